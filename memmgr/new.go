@@ -126,6 +126,8 @@ type ForeignOptions struct {
 	// work. It is borrowed: Release ends the reference that keeps it alive. The zero Buffer means
 	// other memory.
 	Of Buffer
+	// Interprocess says that other processes can access the memory.
+	Interprocess bool
 
 	// Release, which may be nil, is called once, on any goroutine, after the last reference
 	// was released and pending work is complete. It must not wait for the release of
@@ -161,8 +163,10 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 		flags |= owner.HostReadable
 	}
 	if of := o.Of.ref.Cell(); of != nil {
-		c.Private = uint64(of.Record().Index())
+		c.SetRecord(of.Record())
 		flags |= owner.Alias
+	} else if o.Interprocess && !place.IsHost() {
+		flags |= owner.Observers
 	}
 	stacks.NoteAllocation(c)
 	c.ResetFlags(flags) // last: from now on reports list the cell

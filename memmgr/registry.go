@@ -130,15 +130,24 @@ func Close(r Resource) error {
 // addressOnly is a resource whose addresses cannot be read or written.
 type addressOnly interface{ AddressOnly() bool }
 
+// interprocess is a resource whose memory other processes can access.
+type interprocess interface{ Interprocess() bool }
+
 // flagsOf returns the flags of the cells of a resource.
-func flagsOf(r Resource, place *syclobj.Place) uint32 {
-	if place == nil || !place.HostReadable() {
+func flagsOf(r Resource, place *syclobj.Place) (flags uint32) {
+	if place == nil {
 		return 0
+	}
+	if shared, ok := As[interprocess](r); ok && shared.Interprocess() && !place.IsHost() {
+		flags |= owner.Observers
+	}
+	if !place.HostReadable() {
+		return flags
 	}
 	if only, ok := As[addressOnly](r); ok && only.AddressOnly() {
-		return 0
+		return flags
 	}
-	return owner.HostReadable
+	return flags | owner.HostReadable
 }
 
 // newCellBuffer allocates a block of a resource that is not a pool and makes its cell.
@@ -205,16 +214,17 @@ func drainForeign(c *owner.Cell) {
 	stacks.NoteRelease(c)
 	of := recordOf(c)
 	place := of.place.Swap(nil)
-	end := foreignEnd{of.memory, place, of.release}
+	end, worksIn := foreignEnd{of.memory, place, of.release}, place
 	of.memory, of.release = nil, nil
 	if c.Flags()&owner.Alias != 0 {
 		// The work of the alias is in the record, which Release keeps alive.
+		worksIn = placeOfCell(c.Record())
 		event, _ := order.CopyPending(c.Record())
 		c.SwapPending(event)
 		c.ClearFlags(owner.Alias)
 	}
 	if c.Pending() != 0 || c.Flags()&order.ShownFlags != 0 {
-		s := order.EventsOf(place)
+		s := order.EventsOf(worksIn)
 		if !order.Gather(s, c) || c.Pending() != 0 {
 			keeper.after(s, c, end.call)
 			return

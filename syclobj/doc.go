@@ -62,7 +62,8 @@
 // # Fork and exit
 //
 // SYCL drivers do not survive a fork: the child must not call SYCL functions. Memory of the host backend
-// is the child's own copy. Nothing must be closed before the process exits.
+// is the child's own copy. exit ends a child that was forked after a Runtime was opened before the destructors of
+// SYCL, which wait for threads that the child lacks. Nothing must be closed before the process exits.
 //
 // # C code
 //

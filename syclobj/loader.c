@@ -8,6 +8,8 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +118,35 @@ static void *open_near(const char *path, const char *dir, int depth, char *err, 
 		if (access(near, R_OK) != 0 || open_near(near, dir, depth - 1, err, nerr) == NULL) return NULL;
 	}
 	return lib;
+}
+
+/* 1 in children of forks after usmb_sycl_end_children. */
+static _Atomic int forked;
+
+static void in_child(void)
+{
+	atomic_store(&forked, 1);
+}
+
+/* A function of glibc, which other C libraries lack. */
+extern int on_exit(void (*function)(int status, void *arg), void *arg) __attribute__((weak));
+
+static void end_child(int status, void *unused)
+{
+	(void)unused;
+	if (!atomic_load(&forked)) return;
+	(void)fflush(NULL);
+	_exit(status);
+}
+
+/* Handlers run in the reverse order, so this one must be registered after the destructors of SYCL, and before the
+ * fork, so that those of libraries that are loaded in the child run before it. */
+void usmb_sycl_end_children(void)
+{
+	static _Atomic int done;
+
+	if (on_exit == NULL || atomic_exchange(&done, 1)) return;
+	if (pthread_atfork(NULL, NULL, in_child) == 0) (void)on_exit(end_child, NULL);
 }
 
 static int adopted; /* written before usmb_symbols_ready is set */

@@ -152,6 +152,8 @@ static int open_table(void)
 		if (t != NULL) table_free(t);
 		return err;
 	}
+	/* The first use of SYCL, above, has registered its destructors. */
+	usmb_sycl_end_children();
 	usmb_cuda_count(t);
 	atomic_store(&root_table, t);
 	return USMB_SYCL_OK;

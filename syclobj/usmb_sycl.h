@@ -359,6 +359,13 @@ int usmb_sycl_device_equal(void *a, void *b);
 
 /* Returns 1 if a SYCL library is loaded in this process. */
 int usmb_sycl_loaded(void);
+/*
+ * Makes children of later forks end with their own status: exit ends such a child, after it has flushed the streams of C,
+ * before the destructors of SYCL, which wait for threads that the child lacks. Handlers that were registered before the
+ * call are skipped there. Only the first call has an effect. It comes after the first use of SYCL, which registers the
+ * destructors. Opening a Runtime includes it.
+ */
+void usmb_sycl_end_children(void);
 /* Returns the meaning of a result and a hint; static text. */
 const char *usmb_sycl_strerror(int code);
 

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/dlpack"
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
@@ -26,7 +27,8 @@ func (a *Array) writable(op string) error {
 }
 
 // Slice returns the elements of a C-contiguous, host-readable array as a Go slice, without a copy, after
-// waiting for pending work. The slice borrows: it is valid while an owner of the memory is. Do not write
+// waiting for pending work. Later work does not wait for readers of the slice, nor they for it ([View] makes
+// functions of this module wait). The slice borrows: it is valid while an owner of the memory is. Do not write
 // to the slice of a read-only array; [View] checks that. Errors: ErrType for another element type,
 // ErrLayout, ErrNotHostReadable.
 func Slice[T dlpack.Element](a *Array) ([]T, error) {
@@ -56,7 +58,8 @@ func sliceOf[T dlpack.Element](op string, a *Array) ([]T, error) {
 }
 
 // View calls fn with the Go slice of the elements, as Slice returns it, and keeps the memory alive during
-// the call. The slice must not be used after fn returns. View refuses a read-only array; use ReadView for
+// the call. Functions of this module that compute on the memory meanwhile return when their work has ended;
+// kernels that somebody launches are not waited for. The slice must not be used after fn returns. View refuses a read-only array; use ReadView for
 // functions that only read.
 func View[T dlpack.Element](a *Array, fn func([]T) error) error {
 	const op = "View"
@@ -78,6 +81,9 @@ func ReadView[T dlpack.Element](a *Array, fn func([]T) error) error {
 
 // viewOf is View for an array whose memory is held.
 func viewOf[T dlpack.Element](op string, a *Array, fn func([]T) error) error {
+	cell := cells.Of(a.buf)
+	cell.Observe() // first: work that is submitted from now on ends before its submitter returns
+	defer cell.Unobserve()
 	s, err := sliceOf[T](op, a)
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package usmarray
 
 import (
 	"context"
+	"slices"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -165,8 +167,19 @@ func copyRuns(op string, dst, src *end, w *walk, k, run, ds, ss int) error {
 	return err
 }
 
-// finish completes a copy of one submission: it stays pending if both ends are device memory, else finish
-// waits for it.
+// settle waits for an event of work on buffers of which one is observed.
+func settle(op string, ev *syclobj.Event, buffers ...memmgr.Buffer) error {
+	if !slices.ContainsFunc(buffers, func(b memmgr.Buffer) bool { return cells.Of(b).Observed() }) {
+		return nil
+	}
+	if err := ev.Wait(context.Background()); err != nil {
+		return wrapErr(op, nil, err)
+	}
+	return nil
+}
+
+// finish completes a copy of one submission: it stays pending if both ends are device memory that nobody observes,
+// else finish waits for it.
 func finish(op string, dst, src *end, q *syclobj.Queue, ev *syclobj.Event, err error) error {
 	if err != nil {
 		return wrapErr(op, nil, err)
@@ -181,7 +194,7 @@ func finish(op string, dst, src *end, q *syclobj.Queue, ev *syclobj.Event, err e
 		if err != nil {
 			return wrapErr(op, nil, err)
 		}
-		return nil
+		return settle(op, ev, dst.buf, src.buf)
 	}
 	if err := ev.Wait(context.Background()); err != nil {
 		return wrapErr(op, nil, err)

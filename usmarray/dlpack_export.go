@@ -237,8 +237,17 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 	view.Device = device
 	view.DataType = a.dtype
 	view.Shape, view.Strides = int64s(a.layout.shape), int64s(a.layout.strides)
-	t, err := dlpack.Export(&view, flags, versioned, dlpack.Owner{Drop: owner.DropFunc(), Ctx: cell.Pointer()})
+	drop := owner.DropFunc()
+	observed := device.HostReadable() && cell.Record().Place != 0 // USM as memory of the host
+	if observed {
+		cell.Observe()
+		drop = owner.DropObservedFunc()
+	}
+	t, err := dlpack.Export(&view, flags, versioned, dlpack.Owner{Drop: drop, Ctx: cell.Pointer()})
 	if err != nil {
+		if observed {
+			cell.Unobserve()
+		}
 		return dlpack.Tensor{}, wrapErr(opDLPack, ErrExchange, err)
 	}
 	return t, nil

@@ -141,18 +141,18 @@ func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	return a, nil
 }
 
-// ownTensor returns the memory of a tensor that this library exported, if it is at the place; else the
-// zero Buffer. The tensor holds a reference of it.
+// ownTensor returns the memory of a tensor that this library exported, if it is at the place or the tensor shows it
+// as memory of the host; else the zero Buffer. The tensor holds a reference of it.
 func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
-	if place.IsHost() {
-		return memmgr.Buffer{}
-	}
 	cell := t.OwnerContext(owner.DropFunc())
+	if cell == nil {
+		cell = t.OwnerContext(owner.DropObservedFunc())
+	}
 	if cell == nil {
 		return memmgr.Buffer{}
 	}
 	buf := cells.Buffer(owner.CellOf(cell))
-	if buf.Place() != place {
+	if at := buf.Place(); at.IsHost() || at != place && !place.IsHost() {
 		return memmgr.Buffer{}
 	}
 	return buf

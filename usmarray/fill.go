@@ -82,7 +82,7 @@ func (a *Array) fillZero() error {
 	return a.left("Zeros", q, ev, err)
 }
 
-// left records the last submission on an array's memory as pending.
+// left records the last submission on an array's memory as pending, or waits for it if the memory is observed.
 func (a *Array) left(op string, q *syclobj.Queue, ev *syclobj.Event, err error) error {
 	if err != nil {
 		return wrapErr(op, nil, err)
@@ -91,7 +91,7 @@ func (a *Array) left(op string, q *syclobj.Queue, ev *syclobj.Event, err error) 
 	if err := a.buf.SetPending(q, ev); err != nil {
 		return wrapErr(op, nil, err)
 	}
-	return nil
+	return settle(op, ev, a.buf)
 }
 
 // fillDevice fills device memory with one submission per run, or through staging memory if there would be

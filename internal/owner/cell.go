@@ -24,8 +24,10 @@ const (
 	CUDA         uint32 = 16384           // was exported to a library of CUDA, which does not use SYCL's queues
 	Imported     uint32 = 32768           // its owner may have unreported work on it
 	UsedBits     uint32 = 15 << usedShift // see Used
+	Observers    uint32 = 0xFFF << 20     // see Observe
 
-	usedShift = 16 // USMB_USED_SHIFT
+	usedShift        = 16      // USMB_USED_SHIFT
+	observer  uint32 = 1 << 20 // USMB_CELL_OBSERVER
 
 	// Seen are the flags of memory on which other libraries may have devices work without reporting
 	// it: it was exported, shown or imported.
@@ -113,14 +115,42 @@ func (c *Cell) ResetFlags(bits uint32) { lateStoreFlags(&c.flags, bits) }
 // none: usmb_cell_used. The function usmb_sycl_wait_used waits for this work.
 func (c *Cell) Used() uint32 { return c.flags.Load() & UsedBits >> usedShift }
 
-// Record returns the cell with the pending event and the queues of the memory: the cell itself, or for an
-// alias the cell whose index is in Private, of which the alias holds a reference.
+// Record returns the cell with the pending event, the queues and the observers of the memory: the cell itself,
+// or for an alias the cell that SetRecord was given.
 func (c *Cell) Record() *Cell {
 	if c.flags.Load()&Alias != 0 {
-		return At(uint32(c.Private))
+		return At(c.link.Load())
 	}
 	return c
 }
+
+// SetRecord makes a cell that only the caller knows an alias, once its flags have Alias. The alias holds a
+// reference of the record.
+func (c *Cell) SetRecord(of *Cell) { c.link.Store(of.Index()) }
+
+// Observe counts an observer: somebody who can access the memory without a call of this library, as through a
+// view. Work of devices that this library submits on observed memory ends before the call returns. The caller
+// holds a reference until Unobserve. Plain memory, on which devices do not work, has no observers. If there
+// are too many to count, the memory stays observed.
+func (c *Cell) Observe() { c.Record().observers(observer) }
+
+// Unobserve ends one Observe.
+func (c *Cell) Unobserve() { c.Record().observers(^observer + 1) }
+
+func (c *Cell) observers(more uint32) {
+	if c.Place == 0 {
+		return
+	}
+	for {
+		flags := c.flags.Load()
+		if flags&Observers == Observers || c.flags.CompareAndSwap(flags, flags+more) {
+			return
+		}
+	}
+}
+
+// Observed reports whether the memory has observers.
+func (c *Cell) Observed() bool { return c.Record().flags.Load()&Observers != 0 }
 
 // Pending returns the event of the last work that was submitted on the memory, 0 for none. The cell
 // owns it.

@@ -20,4 +20,7 @@ func bind(c *control) { C.usmb_owner_bind((*C.usmb_control)(unsafe.Pointer(c))) 
 // may be called from any thread, takes no lock and does not enter Go. Without cgo it is 0.
 func DropFunc() uintptr { return uintptr(C.usmb_cell_drop) }
 
+// DropObservedFunc is DropFunc for [Cell.Unobserve] and a drop: the function usmb_cell_drop_observed.
+func DropObservedFunc() uintptr { return uintptr(C.usmb_cell_drop_observed) }
+
 func finishInC(chain *Cell) { C.usmb_chain_finish((*C.usmb_cell)(unsafe.Pointer(chain))) }

@@ -164,6 +164,12 @@ void usmb_cell_drop(void *cell)
 	if (cell != NULL && usmb_cell_unref(cell)) usmb_cell_push(cell);
 }
 
+void usmb_cell_drop_observed(void *cell)
+{
+	usmb_cell_unobserve(cell);
+	usmb_cell_drop(cell);
+}
+
 usmb_list *usmb_list_new(void)
 {
 	usmb_cell *cell = usmb_raw_cell();

@@ -41,8 +41,13 @@ enum {
 	USMB_CELL_FAILED = 8192, /* work on the memory has failed; the next wait returns the failure and clears this */
 	USMB_CELL_CUDA = 16384,  /* was exported to a library of CUDA, which does not use SYCL's queues */
 	USMB_CELL_IMPORTED = 32768, /* its owner may have unreported work on it */
-	USMB_CELL_USED = 15 << 16   /* see usmb_cell_used */
+	USMB_CELL_USED = 15 << 16,  /* see usmb_cell_used */
+	USMB_CELL_TORN = 1 << 20    /* in a forked child: work on the memory had not ended at the fork */
 };
+
+/* The number of observers of the memory, in the flags of its record: see usmb_cell_observe. The largest number stays. */
+#define USMB_CELL_OBSERVERS ((uint32_t)0xFFF << 20)
+#define USMB_CELL_OBSERVER ((uint32_t)1 << 20)
 
 /* The flags of memory on which other libraries may have devices work without reporting it, because it was
  * exported, shown or imported. */
@@ -101,7 +106,7 @@ struct usmb_cell {
 	void *place;                      /* 96 usmb_place of the memory, NULL for plain host memory */
 	void *ctx;                        /* 104 context of at_zero */
 	uint32_t block;                   /* 112 index of a pool's block */
-	_Atomic uint32_t link;            /* 116 next free cell, while the cell is free */
+	_Atomic uint32_t link;            /* 116 of a free cell, the next one; of an alias, its record */
 	uint64_t magazine;                /* 120 a pool's magazine that this cell heads */
 };
 
@@ -142,6 +147,9 @@ void usmb_cell_finish(usmb_cell *dead);
 /* Drops one reference and pushes the cell if it was the last. Deleters of exchange protocols
  * call this function. */
 void usmb_cell_drop(void *cell);
+
+/* usmb_cell_unobserve and usmb_cell_drop: for deleters of tensors that the host accesses. */
+void usmb_cell_drop_observed(void *cell);
 
 /* Returns a list without a reaper, which the caller drains, or NULL if there is no memory. */
 usmb_list *usmb_list_new(void);
@@ -213,13 +221,55 @@ static inline usmb_cell *usmb_cell_at(uint32_t index)
 	return (usmb_cell *)usmb_owner_control + index;
 }
 
-/* Returns the cell with the pending event and the queues of the memory: the cell itself, or for an alias
- * the cell whose index is in private, of which the alias holds a reference. */
+static inline uint32_t usmb_cell_index(const usmb_cell *cell)
+{
+	return (uint32_t)(cell - (const usmb_cell *)usmb_owner_control);
+}
+
+/* Returns the cell with the pending event, the queues and the observers of the memory: the cell itself, or for an
+ * alias the cell whose index is in link, of which the alias holds a reference. */
 static inline usmb_cell *usmb_cell_record(usmb_cell *cell)
 {
 	if (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_ALIAS)
-		return usmb_cell_at((uint32_t)cell->private);
+		return usmb_cell_at(atomic_load_explicit(&cell->link, memory_order_relaxed));
 	return cell;
+}
+
+/* Makes a cell that only the caller knows an alias. Takes over a reference of the record. */
+static inline void usmb_cell_set_record(usmb_cell *cell, usmb_cell *record)
+{
+	atomic_store_explicit(&cell->link, usmb_cell_index(record), memory_order_relaxed);
+	atomic_fetch_or_explicit(&cell->flags, USMB_CELL_ALIAS, memory_order_relaxed);
+}
+
+/* Counts an observer: somebody who can access the memory without a call of this library, as through a view. Work of
+ * devices that this library submits on observed memory ends before the call returns. The caller holds a reference of
+ * the cell until usmb_cell_unobserve. Plain memory, on which devices do not work, has no observers. */
+static inline void usmb_cell_observe(usmb_cell *cell)
+{
+	cell = usmb_cell_record(cell);
+	if (cell->place == NULL) return;
+	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
+	while ((flags & USMB_CELL_OBSERVERS) != USMB_CELL_OBSERVERS)
+		if (atomic_compare_exchange_weak_explicit(&cell->flags, &flags, flags + USMB_CELL_OBSERVER,
+		                                          memory_order_seq_cst, memory_order_relaxed))
+			return;
+}
+
+static inline void usmb_cell_unobserve(usmb_cell *cell)
+{
+	cell = usmb_cell_record(cell);
+	if (cell->place == NULL) return;
+	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
+	while ((flags & USMB_CELL_OBSERVERS) != USMB_CELL_OBSERVERS)
+		if (atomic_compare_exchange_weak_explicit(&cell->flags, &flags, flags - USMB_CELL_OBSERVER,
+		                                          memory_order_release, memory_order_relaxed))
+			return;
+}
+
+static inline int usmb_cell_observed(usmb_cell *cell)
+{
+	return (atomic_load(&usmb_cell_record(cell)->flags) & USMB_CELL_OBSERVERS) != 0;
 }
 
 /* Returns the number of the queue on which the memory was used: USMB_USED_*. */
@@ -241,11 +291,6 @@ static inline void usmb_cell_use(usmb_cell *cell, uint32_t number)
 		next = (flags & ~(uint32_t)USMB_CELL_USED) | number << USMB_USED_SHIFT;
 	} while (!atomic_compare_exchange_weak_explicit(&cell->flags, &flags, next, memory_order_relaxed,
 	                                                memory_order_relaxed));
-}
-
-static inline uint32_t usmb_cell_index(const usmb_cell *cell)
-{
-	return (uint32_t)(cell - (const usmb_cell *)usmb_owner_control);
 }
 
 _Static_assert(sizeof(usmb_waker) == 8, "usmb_waker");

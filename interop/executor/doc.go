@@ -60,6 +60,11 @@
 // thread may make. Health reports the current step. If a step fails, the executor refuses all calls with
 // its error.
 //
+// # Forked children
+//
+// A function may fork. Its child ends at the end of the function and never makes another call: see package python,
+// Forked children.
+//
 // # Calls beside the queue
 //
 // CallEach calls a function on a thread of its own, beside the slots. Use it for work that lasts longer than calls may

@@ -4,6 +4,7 @@
 #ifndef USMB_PYMODULE_ARRAY_H
 #define USMB_PYMODULE_ARRAY_H
 
+#include "support.h"
 #include "usmb_dlpack.h"
 #include "usmb_owner.h"
 #include "usmb_pyapi.h"
@@ -117,6 +118,11 @@ static inline int usmb_array_alive(const usmb_array *a)
 	uint32_t flags = a->flags & (USMB_ARR_RELEASED | USMB_ARR_RECEIVED);
 	if (__builtin_expect(!flags, 1)) return 1;
 	return flags & USMB_ARR_RELEASED ? usmb_array_released() : usmb_array_received();
+}
+/* The gate of forked children for an operation that reaches SYCL if the memory is USM. */
+static inline int usmb_array_allowed(const usmb_array *a)
+{
+	return a->cell->place ? usmb_go_allowed() : 0;
 }
 /* Holds the memory of an array. Code that drops the GIL or runs foreign code while it uses an array
    must hold it, and so does a buffer: release() frees the memory when the last hold ends. Every

@@ -565,9 +565,14 @@ ATTRIBUTE(nbytes, PyLong_FromLongLong(usmb_nbytes(a)))
 ATTRIBUTE(readonly, PyBool_FromLong(a->flags &USMB_ARR_READONLY))
 /* The flags that usmbridge._methods shows, and 8: the elements are aligned. */
 ATTRIBUTE(flags, PyLong_FromLong((long)(a->flags & 7) + 8 * usmb_array_aligned(a)))
+ATTRIBUTE(observed, PyBool_FromLong(usmb_cell_observed(a->cell)))
 /* The queue of the memory, for other memory beside it. */
-ATTRIBUTE(queue,
-          a->queue || !a->cell->place ? Py_NewRef(a->queue ? a->queue : Py_None) : usmb_place_queue(a->cell->place))
+GETTER(queue)
+{
+	if (!a->cell->place) Py_RETURN_NONE;
+	if (usmb_go_allowed() < 0) return NULL;
+	return a->queue ? Py_NewRef(a->queue) : usmb_place_queue(a->cell->place);
+}
 
 /* A view for _peer. */
 GETTER(alone)
@@ -578,10 +583,14 @@ GETTER(alone)
 }
 
 /* What sycl_queue returns, for our own functions: it does not count as shown. */
-ATTRIBUTE(on,
-          a->cell->place ? (a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place)) : Py_NewRef(Py_None))
+GETTER(on)
+{
+	if (!a->cell->place) Py_RETURN_NONE;
+	if (usmb_go_allowed() < 0) return NULL;
+	return a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
+}
 
-ATTRIBUTE(peer, Py_NewRef(a->peer ? a->peer : Py_None))
+ATTRIBUTE(peer, usmb_array_allowed(a) < 0 ? NULL : Py_NewRef(a->peer ? a->peer : Py_None))
 
 static int set_peer(PyObject *self, PyObject *value, void *closure)
 {
@@ -616,7 +625,7 @@ ATTRIBUTE(device, usmb_device_of_place(usmb_array_place(a)))
 GETTER(sycl_queue)
 {
 	if (!a->cell->place) Py_RETURN_NONE;
-	if (usmb_array_seen_on_queue(a) < 0) return NULL;
+	if (usmb_go_allowed() < 0 || usmb_array_seen_on_queue(a) < 0) return NULL;
 	return a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 }
 
@@ -632,7 +641,7 @@ GETTER(sycl_device)
 GETTER(sycl_context)
 {
 	if (!a->cell->place) Py_RETURN_NONE;
-	if (usmb_array_seen_on_queue(a) < 0) return NULL;
+	if (usmb_go_allowed() < 0 || usmb_array_seen_on_queue(a) < 0) return NULL;
 	return usmb_public_context(a->cell->place);
 }
 
@@ -641,7 +650,8 @@ GETTER(pointer)
 	usmb_dl_device unused;
 	if (usmb_array_address_shown(a) < 0) return NULL;
 	/* A consumer that has the address alone may be of CUDA. */
-	if (a->cell->place && usmb_place_is_cuda(a->cell->place)) (void)usmb_array_cuda_device(a, &unused);
+	if (a->cell->place && usmb_place_is_cuda(a->cell->place) && !usmb_py_in_child())
+		(void)usmb_array_cuda_device(a, &unused);
 	return PyLong_FromVoidPtr(a->first);
 }
 
@@ -714,6 +724,22 @@ static PyObject *array_use(PyObject *self, PyObject *unused)
 {
 	(void)unused;
 	HELD(PyObject *, NULL, usmb_array_use(ARRAY(self)) < 0 ? NULL : Py_NewRef(Py_None));
+}
+
+static PyObject *array_end_use(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	if (!usmb_cell_observed(ARRAY(self)->cell)) Py_RETURN_NONE;
+	usmb_array_hold(ARRAY(self)); /* it may be released meanwhile */
+	int r = usmb_array_end_use(ARRAY(self));
+	usmb_array_unhold(ARRAY(self));
+	return r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *array_reach(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	HELD(PyObject *, NULL, usmb_array_allowed(ARRAY(self)) < 0 ? NULL : Py_NewRef(Py_None));
 }
 
 static PyObject *array_settle(PyObject *self, PyObject *unused)
@@ -886,6 +912,8 @@ static PyMethodDef methods[] = {
         {"__deepcopy__", USMB_PY_CFUNC(alive_usmb_array_copy), METH_O, NULL},
         {"__reduce_ex__", USMB_PY_CFUNC(alive_usmb_array_reduce), METH_O, NULL},
         {"_use", USMB_PY_CFUNC(array_use), METH_NOARGS, NULL},
+        {"_end_use", USMB_PY_CFUNC(array_end_use), METH_NOARGS, NULL},
+        {"_reach", USMB_PY_CFUNC(array_reach), METH_NOARGS, NULL},
         {"_settle", USMB_PY_CFUNC(array_settle), METH_NOARGS, NULL},
         {"release", USMB_PY_CFUNC(array_release), METH_NOARGS, NULL},
         {"__enter__", USMB_PY_CFUNC(array_enter), METH_NOARGS, NULL},
@@ -915,6 +943,7 @@ static PyGetSetDef getset[] = {
         {"sycl_device", get_sycl_device, NULL, NULL, NULL},
         {"readonly", get_readonly, NULL, NULL, NULL},
         {"_flags", get_flags, NULL, NULL, NULL},
+        {"_observed", get_observed, NULL, NULL, NULL},
         {"_queue", get_queue, NULL, NULL, NULL},
         {"_on", get_on, NULL, NULL, NULL},
         {"_alone", get_alone, NULL, NULL, NULL},

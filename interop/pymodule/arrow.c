@@ -97,6 +97,7 @@ typedef struct {
 typedef struct {
 	atomic_int shares;
 	usmb_cell *cell;
+	void (*drop)(void *cell);
 	void *event; /* owned: sycl::event*; sync_event points to it */
 	usmb_arrow_array child, *children[1];
 	const void *none[1], *values[2]; /* buffers: validity only; validity and values */
@@ -119,7 +120,7 @@ static void release_array(usmb_arrow_array *a)
 	a->release = NULL;
 	if (atomic_fetch_sub(&rest->shares, 1) > 1) return;
 	usmb_sycl_event_delete(rest->event);
-	usmb_cell_drop(rest->cell);
+	rest->drop(rest->cell);
 	free(rest);
 }
 
@@ -205,7 +206,8 @@ static usmb_arrow_schema *make_schema(usmb_array *a, const char *format, int64_t
 
 static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array *out)
 {
-	int exported = usmb_array_exported(a);
+	int on_host = (a->flags & USMB_ARR_READ) != 0;
+	int exported = on_host && usmb_array_lent(a) < 0 ? -1 : usmb_array_exported(a);
 	array_rest *rest = exported == 0 ? calloc(1, sizeof *rest) : NULL;
 	if (!rest) {
 		usmb_sycl_event_delete(event);
@@ -213,7 +215,9 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 		return -1;
 	}
 	usmb_cell_retain(a->cell);
+	if (on_host) usmb_cell_observe(a->cell);
 	rest->cell = a->cell;
+	rest->drop = on_host ? usmb_cell_drop_observed : usmb_cell_drop;
 	rest->event = event;
 	rest->values[1] = a->first;
 	usmb_arrow_array values = {.length = a->nelem,
@@ -432,7 +436,7 @@ static int fill_device(usmb_array *a, int64_t row, usmb_arrow_device_array *out)
 	if (usmb_array_device(a, &dev) < 0) return -1;
 	out->device_id = dev.id;
 	out->device_type = USMB_ARROW_ONEAPI;
-	if (usmb_array_wait_shared(a) < 0) return -1;
+	if (usmb_array_allowed(a) < 0 || usmb_array_wait_shared(a) < 0) return -1;
 	void *event = usmb_pending_copy(a->cell);
 	/* If memory for an event ran out, the work has ended, and its failure is on the array's memory. */
 	if (!event && usmb_array_wait(a) < 0) return -1;

@@ -285,6 +285,7 @@ static int is_plain_number(PyObject *o)
 static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
 {
 	if (is_plain_number(o)) return NULL; /* saves the failing look-ups of attributes */
+	if (!usmb_is_array(o) && usmb_object_allowed(o) < 0) return NULL;
 	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN, .want = want};
 	for (int i = 0; i < N_IMPORTERS; i++) {
 		const struct importer *m = &importers[i];
@@ -302,6 +303,53 @@ static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype 
 	}
 	if (t.failed) PyErr_Restore(t.type, t.value, t.trace);
 	return NULL;
+}
+
+enum { MOST_VIEWS = 32 };
+
+/* The object that owns the memory of o, a view of NumPy or a memoryview, or a view of these; else o. Borrowed from o. */
+static PyObject *behind(PyObject *o)
+{
+	PyObject *ndarray = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy"); /* borrowed */
+	ndarray = usmb_given(ndarray) ? usmb_optional_attr(ndarray, usmb_name.ndarray) : NULL;
+	if (ndarray && !PyType_Check(ndarray)) Py_CLEAR(ndarray);
+	for (int i = 0; i < MOST_VIEWS; i++) {
+		const char *name = PyMemoryView_Check(o) ? "obj" : NULL;
+		if (!name && ndarray && usmb_py_type_check(o, (PyTypeObject *)ndarray)) name = "base";
+		PyObject *of = name ? PyObject_GetAttrString(o, name) : NULL;
+		if (!of || of == Py_None) {
+			Py_XDECREF(of);
+			break;
+		}
+		o = of;
+		Py_DECREF(of); /* the view holds it */
+	}
+	PyErr_Clear();
+	Py_XDECREF(ndarray);
+	return o;
+}
+
+/* Imports o as take does. An address in USM of ours is USM of ours: an array of plain memory that was just made of
+   another object gets the place of the memory, and the queue of an Array behind o. A tensor of DLPack stays plain: its
+   consumer asked for memory of the host. */
+static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
+{
+	usmb_array *a = (usmb_array *)take(o, may_copy, typed, want);
+	if (!a || a->cell->place || usmb_is_array(o) || usmb_py_in_child()) return (PyObject *)a;
+	if (usmb_cell_record(a->cell) == a->cell && a->nelem > 0) return (PyObject *)a; /* other memory */
+	PyObject *of = behind(o);
+	if (PyCapsule_CheckExact(of)) return (PyObject *)a;
+	usmb_array *b =
+	        usmb_is_array(of) && usmb_cell_record(((usmb_array *)of)->cell)->place ? (usmb_array *)of : NULL;
+	/* Views without elements are found by the Array behind them alone. */
+	if (b && (a->nelem == 0 || usmb_cell_record(b->cell) == usmb_cell_record(a->cell)))
+		usmb_cell_alias(a->cell, b->cell);
+	usmb_cell *record = usmb_cell_record(a->cell);
+	if (record == a->cell || !record->place) return (PyObject *)a;
+	usmb_place_retain(record->place);
+	a->cell->place = record->place;
+	if (b && b->queue) a->queue = Py_NewRef(b->queue);
+	return (PyObject *)a;
 }
 
 /* ==== Promotion =============================================================================== */
@@ -565,7 +613,7 @@ static int look_at_other(PyObject *o, int32_t depth, survey *s)
 	usmb_dl_dtype t;
 	int sequence = PySequence_Check(o);
 	if (depth > 0 && (sequence || !PyNumber_Check(o))) {
-		PyObject *a = take(o, 1, 0, s->want);
+		PyObject *a = take_in_usm(o, 1, 0, s->want);
 		if (a) {
 			int r = add_array(a, depth, s);
 			Py_DECREF(a);
@@ -700,12 +748,8 @@ static PyObject *scratch(int32_t ndim, const int64_t *shape, usmb_dl_dtype t)
 {
 	int64_t bytes = usmb_dense_bytes(ndim, shape, t);
 	if (bytes < 0) return NULL;
-	void *block = malloc(bytes > 0 ? (size_t)bytes : 1);
-	if (!block) return PyErr_NoMemory();
-	usmb_cell *cell = usmb_cell_of_block(block, (uint64_t)bytes);
-	if (cell) return usmb_array_dense(cell, ndim, shape, t, 0, 0);
-	free(block);
-	return NULL;
+	usmb_cell *cell = usmb_new_block(bytes);
+	return cell ? usmb_array_dense(cell, ndim, shape, t, 0, 0) : NULL;
 }
 
 /* Reads the numbers from begin to end to dst, as r describes. */
@@ -894,7 +938,7 @@ int usmb_is_tensor(PyObject *o)
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = take(o, 0, 0, NULL);
+	PyObject *r = take_in_usm(o, 0, 0, NULL);
 	if (!r && !PyErr_Occurred())
 		usmb_raise(
 		        PyExc_TypeError,
@@ -904,22 +948,11 @@ PyObject *usmb_take_object(PyObject *o)
 	return r;
 }
 
-/* Takes over a, an array of plain memory made of o, and returns an Array in USM if o is a view of one. */
-static PyObject *in_usm(PyObject *a, PyObject *o)
-{
-	static PyObject *f;
-	PyObject *args[2] = {a, o};
-	PyObject *r = usmb_call_python(&f, "usmbridge._origin", "in_usm", args, 2);
-	Py_DECREF(a);
-	return r;
-}
-
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *a = take(o, copy != 0, dtype != NULL, dtype), *r;
-	const char *at = a && !usmb_array_place((usmb_array *)a) && !(w && w->host) ? ((usmb_array *)a)->first : NULL;
-	if (at && usmb_buffer_shows(at)) a = in_usm(a, o);
+	PyObject *r, *(*importer)(PyObject *, int, int, const usmb_dl_dtype *) = w && w->host ? take : take_in_usm;
+	PyObject *a = importer(o, copy != 0, dtype != NULL, dtype);
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);

@@ -60,24 +60,22 @@ int64_t usmb_array_byte_stride(usmb_array *a, int32_t i)
 	return bytes;
 }
 
-static const char *shown_lo = (const char *)UINTPTR_MAX, *shown_hi; /* of all USM of which an Array gave a buffer */
-
-int usmb_buffer_shows(const char *at)
-{
-	return at >= shown_lo && at < shown_hi;
-}
-
 int usmb_array_lend(usmb_array *a, int flags)
 {
 	usmb_owner_drain();
 	if (!usmb_array_alive(a) || check_request(a, flags) < 0) return -1;
-	if (usmb_array_wait_keeping(a) < 0 || !usmb_array_alive(a)) return -1;
-	if (a->cell->place) {
-		const char *lo = a->cell->data;
-		if (lo < shown_lo) shown_lo = lo;
-		if (lo + a->cell->size > shown_hi) shown_hi = lo + a->cell->size;
-	}
-	return 0;
+	usmb_array_hold(a);
+	/* First: work that is submitted during the wait ends before its submitter returns. */
+	usmb_cell_observe(a->cell);
+	if (usmb_array_wait_keeping(a) == 0 && usmb_array_alive(a) && usmb_array_lent(a) == 0) return 0;
+	usmb_array_end_loan(a);
+	return -1;
+}
+
+void usmb_array_end_loan(usmb_array *a)
+{
+	usmb_cell_unobserve(a->cell);
+	usmb_array_unhold(a);
 }
 
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
@@ -88,12 +86,14 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	const char *format = flags & PyBUF_FORMAT ? format_of(a->dtype) : NULL;
 	if (flags & PyBUF_FORMAT && !format) {
 		const char *name = usmb_dl_dtype_name(a->dtype);
+		usmb_array_end_loan(a);
 		return buffer_error("the buffer protocol has no format for ", name ? name : "this element type");
 	}
 	Py_ssize_t *strides = NULL;
 	if ((flags & PyBUF_STRIDES) == PyBUF_STRIDES && a->ndim > 0) {
 		strides = PyMem_Malloc((size_t)a->ndim * sizeof *strides);
 		if (!strides) {
+			usmb_array_end_loan(a);
 			PyErr_NoMemory();
 			return -1;
 		}
@@ -110,7 +110,6 @@ int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->suboffsets = NULL;
 	view->internal = strides;
 	view->obj = Py_NewRef(self);
-	usmb_array_hold(a); /* the view uses its shape and memory */
 	return 0;
 }
 
@@ -118,7 +117,7 @@ void usmb_array_releasebuffer(PyObject *self, Py_buffer *view)
 {
 	PyMem_Free(view->internal);
 	view->internal = NULL;
-	usmb_array_unhold((usmb_array *)self);
+	usmb_array_end_loan((usmb_array *)self);
 }
 
 static PyObject *byte_strides(usmb_array *a)
@@ -144,7 +143,7 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 		                  "this Array has no __array_interface__: there is no type string for %s",
 		                  name ? name : "its element type");
 	}
-	if (usmb_array_wait(a) < 0) return NULL;
+	if (usmb_array_wait(a) < 0 || usmb_array_lent(a) < 0) return NULL;
 	PyObject *dict = Py_BuildValue("{s(KO)sNsNsss[(ss)]si}", "data", (unsigned long long)(uintptr_t)a->first,
 	                               a->flags & USMB_ARR_READONLY ? Py_True : Py_False, "strides", byte_strides(a),
 	                               "shape", usmb_tuple_i64(usmb_shape(a), a->ndim), "typestr", typestr, "descr", "",

@@ -1,6 +1,8 @@
 /* create.c: new memory and its place, copies and conversions, and writing into arrays. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "convert.h"
 #include "order.h"
 #include "usmb_pycall.h"
 #include "array.h"
@@ -124,6 +126,7 @@ int usmb_is_at(usmb_array *a, const usmb_where *w)
 	if (w->kind && place && place->kind != w->kind) return 0;
 	if (w->host) return place == NULL;
 	if (!place) return 0;
+	if (usmb_py_in_child() && w->queue.form != USMB_FORM_NONE) return 0; /* comparing queues calls SYCL */
 	if (w->queue.form == USMB_FORM_QUEUE) return is_of_queue(place, w->queue.ref);
 	if (!w->device) return 1;
 	if (!place->is_subdevice && place->default_context &&
@@ -242,6 +245,59 @@ static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 	return r;
 }
 
+/* ---- memory of a forked child ---- */
+
+/* Whether memory without a place is USM: -1 until Go has made some. */
+static int default_is_usm = -1;
+
+static void note_default(const usmb_where *w, const usmb_cell *cell)
+{
+	if (w->queue.form == USMB_FORM_NONE && !w->device && !w->host && !w->kind) default_is_usm = cell->place != NULL;
+}
+
+/* Whether the default place is known to be plain memory. A forked child cannot look for SYCL. */
+static int default_is_plain(void)
+{
+	const char *sycl = getenv("USMBRIDGE_SYCL");
+	if (default_is_usm < 0) return sycl && strcmp(sycl, "off") == 0;
+	return !default_is_usm && !usmb_sycl_loaded();
+}
+
+/* Whether w is plain memory, which a forked child can allocate; 0 with RuntimeError for other memory. */
+static int is_plain_in_child(const usmb_where *w)
+{
+	int anywhere = w->queue.form == USMB_FORM_NONE && !w->device && !w->host && !w->kind;
+	if (w->audience || !(is_host(w) || anywhere)) {
+		(void)usmb_go_allowed();
+		return 0;
+	}
+	if (!anywhere || default_is_plain()) return 1;
+	usmb_raise(PyExc_RuntimeError,
+	           "usmbridge: this process is a fork of one that used usmbridge, and the default place of new arrays "
+	           "is USM or not known yet; USM cannot be allocated here: pass device=\"host\", or call "
+	           "set_default(device=\"host\")");
+	return 0;
+}
+
+usmb_cell *usmb_new_block(int64_t bytes)
+{
+	enum { LINE = 64 };
+	void *block = NULL;
+	if (posix_memalign(&block, LINE, bytes > 0 ? (size_t)bytes : 1) != 0) {
+		usmb_raise(PyExc_MemoryError, "no memory for %lld bytes on the host", (long long)bytes);
+		return NULL;
+	}
+	usmb_cell *cell = usmb_cell_of_block(block, (uint64_t)bytes);
+	if (!cell) free(block);
+	return cell;
+}
+
+/* Go's allocator does not run in a forked child. */
+static usmb_cell *allocate_in_child(const usmb_where *w, int64_t bytes)
+{
+	return is_plain_in_child(w) ? usmb_new_block(bytes) : NULL;
+}
+
 static PyObject *make_room; /* see _set_make_room, or NULL */
 
 PyObject *usmb_py_set_make_room(PyObject *m, PyObject *function)
@@ -271,7 +327,8 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	usmb_alloc_req req;
 	usmb_goerr err;
 	usmb_cell *cell = NULL;
-	if (usmb_go_allowed() < 0) return NULL;
+	*wish = -1;
+	if (usmb_py_in_child()) return allocate_in_child(w, bytes);
 	int plain = w->queue.form == USMB_FORM_NONE && (w->host || !w->device) && !w->audience && !in_arena();
 	*wish = plain ? (int)usmb_wish_of(w->kind, w->host) : -1;
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
@@ -285,6 +342,7 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 		if (again == 0) usmb_raise_go(&err);
 		if (again != 1) return NULL;
 	}
+	note_default(w, cell);
 	if (!req.shared)
 		*wish = -1;
 	else if (*wish >= 0)
@@ -459,6 +517,54 @@ static PyObject *copy_small(usmb_array *src, const usmb_where *w)
 	return (PyObject *)a;
 }
 
+static usmb_elements elements_of(usmb_array *a)
+{
+	return (usmb_elements){a->first, 0, usmb_strides(a), a->dtype, a->itembits};
+}
+
+static int refuse_complex(usmb_dl_dtype to, usmb_dl_dtype from)
+{
+	const char *name = usmb_dl_dtype_name(from), *real = usmb_dl_dtype_name(to);
+	usmb_raise(PyExc_TypeError, "%s to %s would drop the imaginary parts; take the real parts first: x.real",
+	           name ? name : "complex", real ? real : "real");
+	return -1;
+}
+
+static void convert(const usmb_elements *to, const usmb_elements *from, int32_t ndim, const int64_t *shape)
+{
+	PyThreadState *saved = usmb_py_release_gil();
+	usmb_convert(to, from, ndim, shape);
+	usmb_py_acquire_gil(saved);
+}
+
+/* copy_held in a forked child: plain memory from memory that the host can read. */
+static PyObject *copy_in_child(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w, int padded)
+{
+	usmb_dl_dtype stored = dtype;
+	if (padded && dtype.bits < 8) stored.bits = 8;
+	int64_t bytes = usmb_dense_bytes(src->ndim, usmb_shape(src), stored);
+	if (bytes < 0 || !is_plain_in_child(w)) return NULL;
+	if (!(src->flags & USMB_ARR_READ)) {
+		(void)usmb_go_allowed();
+		return NULL;
+	}
+	if (!usmb_convertible(dtype, src->dtype)) {
+		(void)refuse_complex(dtype, src->dtype);
+		return NULL;
+	}
+	if (usmb_array_wait(src) < 0) return NULL;
+	usmb_cell *cell = allocate_in_child(w, bytes);
+	if (!cell) return NULL;
+	/* Packed elements are written one after the other: set the bits behind the last. */
+	if (stored.bits < 8 && bytes > 0) memset(cell->data, 0, (size_t)bytes);
+	usmb_array *a = (usmb_array *)usmb_array_dense(cell, src->ndim, usmb_shape(src), dtype, 0,
+	                                               padded ? USMB_ARR_PADDED : 0);
+	if (!a) return NULL;
+	usmb_elements to = elements_of(a), from = elements_of(src);
+	convert(&to, &from, src->ndim, usmb_shape(src));
+	return (PyObject *)a;
+}
+
 static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_where *w, int padded)
 {
 	usmb_where here;
@@ -468,6 +574,7 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 		usmb_copy_beside(src, &here);
 		w = &here;
 	}
+	if (usmb_py_in_child()) return copy_in_child(src, dtype, w, padded);
 	int host = w->host || w->kind == USMB_USM_SHARED || w->kind == USMB_USM_HOST;
 	if (host && !padded && is_small(src, dtype)) {
 		/* Memory of the default device is requested by kind alone, without entering Go. */
@@ -481,7 +588,7 @@ static PyObject *copy_held(usmb_array *src, usmb_dl_dtype dtype, const usmb_wher
 			((usmb_array *)a)->queue = Py_NewRef(src->queue);
 		return a;
 	}
-	if (usmb_go_allowed() < 0 || request(w, &req) < 0 || usmb_array_wait(src) < 0) return NULL;
+	if (request(w, &req) < 0 || usmb_array_wait(src) < 0) return NULL;
 	req.padded = padded;
 	USMB_GO(usmb_go_copy(&req, src, dtype, &cell, &err));
 	if (r < 0) return NULL;
@@ -559,6 +666,7 @@ PyObject *usmb_array_rooted(usmb_array *src, usmb_dl_dtype dtype, uint32_t extra
 		Py_DECREF(a);
 		return NULL;
 	}
+	usmb_cell_alias(cell, src->cell);
 	usmb_array_settle(a, cell, src->first, dtype, extra | (src->flags & USMB_ARR_READONLY));
 	if (src->queue) a->queue = Py_NewRef(src->queue);
 	return (PyObject *)a;
@@ -704,14 +812,69 @@ static usmb_array *trimmed(usmb_array *src, int32_t ndim)
 	                                     usmb_strides(src) + skip);
 }
 
+/* Fills strides with those of src broadcast to a part. */
+static int broadcast(usmb_array *src, const usmb_region *part, int64_t *strides)
+{
+	int32_t added = part->ndim - src->ndim;
+	int fits = added >= 0;
+	for (int32_t i = 0; i < part->ndim && fits; i++) {
+		int64_t n = i < added ? 1 : usmb_shape(src)[i - added];
+		fits = n == 1 || n == part->shape[i];
+		strides[i] = n == 1 ? 0 : usmb_strides(src)[i - added];
+	}
+	if (fits) return 0;
+	PyObject *have = usmb_tuple_i64(usmb_shape(src), src->ndim), *want = usmb_tuple_i64(part->shape, part->ndim);
+	if (have && want) PyErr_Format(PyExc_ValueError, "an array of shape %S does not broadcast to %S", have, want);
+	Py_XDECREF(have);
+	Py_XDECREF(want);
+	return -1;
+}
+
+/* Whether the elements of two arrays can share bytes. */
+static int overlap(usmb_array *a, usmb_array *b)
+{
+	int64_t alo, ahi, blo, bhi;
+	usmb_array_range(a, &alo, &ahi);
+	usmb_array_range(b, &blo, &bhi);
+	return a->first + alo < b->first + bhi && b->first + blo < a->first + ahi;
+}
+
+/* Assignment in a forked child, to plain memory. */
+static int assign_in_child(usmb_array *dst, const usmb_region *part, usmb_array *src)
+{
+	int64_t strides[USMB_DL_MAX_NDIM];
+	if (dst->cell->place) return usmb_go_allowed();
+	if (!usmb_convertible(dst->dtype, src->dtype)) return refuse_complex(dst->dtype, src->dtype);
+	if (broadcast(src, part, strides) < 0) return -1;
+	usmb_array *from = (usmb_array *)Py_NewRef(src);
+	if (!(src->flags & USMB_ARR_READ) || overlap(dst, src)) {
+		Py_DECREF(from);
+		from = (usmb_array *)usmb_copy_to(src, &usmb_on_host);
+		if (!from || broadcast(from, part, strides) < 0) {
+			Py_XDECREF(from);
+			return -1;
+		}
+	}
+	int bad = usmb_array_wait(from) < 0 || usmb_array_wait(dst) < 0;
+	if (!bad) {
+		usmb_elements to = {dst->first, part->offset, part->strides, dst->dtype, dst->itembits};
+		usmb_elements with = {from->first, 0, strides, from->dtype, from->itembits};
+		convert(&to, &with, part->ndim, part->shape);
+	}
+	Py_DECREF(from);
+	return bad ? -1 : 0;
+}
+
 int usmb_assign_array(usmb_array *dst, const usmb_region *part, usmb_array *src)
 {
 	usmb_region where = *part;
 	int done = 0;
-	if (usmb_go_allowed() < 0 || usmb_array_begin(src) < 0) return -1;
+	if (usmb_array_begin(src) < 0) return -1;
 	usmb_array *from = trimmed(src, part->ndim);
 	usmb_array *to = (usmb_array *)usmb_array_view(dst, dst->first, dst->ndim, usmb_shape(dst), usmb_strides(dst));
-	if (from && to && usmb_array_wait(from) == 0 && usmb_array_wait(to) == 0) {
+	if (from && to && usmb_py_in_child()) {
+		done = assign_in_child(to, part, from) == 0;
+	} else if (from && to && usmb_array_wait(from) == 0 && usmb_array_wait(to) == 0) {
 		USMB_GO(usmb_go_assign(to, &where, from, &err));
 		done = r == 0;
 	}

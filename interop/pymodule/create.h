@@ -37,6 +37,8 @@ typedef enum { USMB_ANY, USMB_ZEROS, USMB_WRITTEN } usmb_content;
 /* New memory at w, laid out in C (or Fortran) order. */
 PyObject *usmb_new_array(const usmb_where *w, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,
                          usmb_content content);
+/* A cell that owns new memory of malloc, for which Go is not needed. */
+usmb_cell *usmb_new_block(int64_t bytes);
 void usmb_where_clear(usmb_where *w);
 /* An array of all of new memory; takes over the cell. extra as for usmb_array_settle. */
 PyObject *usmb_array_dense(usmb_cell *cell, int32_t ndim, const int64_t *shape, usmb_dl_dtype dtype, int fortran,

@@ -19,11 +19,19 @@ static PyObject *no_attribute(usmb_array *a, const char *name, int code)
 
 /* ---- the attribute cuda ----------------------------------------------------------- */
 
+/* Other memory has none of these attributes, which needs no driver. */
+static int allowed(usmb_array *a)
+{
+	usmb_place *place = usmb_array_place(a);
+	return place && usmb_place_is_cuda(place) ? usmb_go_allowed() : 0;
+}
+
 PyObject *usmb_array_cuda(PyObject *self, void *closure)
 {
 	static PyObject *type;
 	usmb_dl_device device;
 	(void)closure;
+	if (allowed((usmb_array *)self) < 0) return NULL;
 	int code = usmb_array_cuda_device((usmb_array *)self, &device);
 	if (code != USMB_SYCL_OK) return no_attribute((usmb_array *)self, "cuda", code);
 	int64_t pair[2] = {device.type, device.id};
@@ -52,6 +60,7 @@ PyObject *usmb_array_cuda_interface(PyObject *self, void *closure)
 	usmb_dl_device device;
 	(void)closure;
 	usmb_owner_drain();
+	if (allowed(a) < 0) return NULL;
 	int code = usmb_array_cuda_device(a, &device);
 	if (code != USMB_SYCL_OK) return no_attribute(a, name, code);
 	if (device.type != USMB_DL_CUDA || !typestr)
@@ -152,7 +161,7 @@ static int parse(PyObject *dict, parsed *p)
 /* The cell of memory [lo, hi) that obj and its dictionary own; takes over place. */
 static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, char *hi, usmb_place *place)
 {
-	usmb_cell *cell = usmb_cell_find(lo, NULL, lo, hi, place);
+	usmb_cell *cell = usmb_cell_find(lo, hi, place);
 	uint32_t readonly = p->readonly ? USMB_CELL_READONLY : 0;
 	if (cell && (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY) == readonly) {
 		usmb_place_release(place);
@@ -167,7 +176,7 @@ static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, ch
 		return NULL;
 	}
 	atomic_fetch_or_explicit(&cell->flags, readonly, memory_order_relaxed);
-	if (usmb_cell_index_at(cell, lo) == 0) return cell;
+	if (usmb_cell_enter(cell) == 0) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

@@ -27,6 +27,7 @@ int usmb_array_device(usmb_array *a, usmb_dl_device *out)
 		return 0;
 	}
 	char found[256];
+	if (usmb_go_allowed() < 0) return -1; /* the explanation asks SYCL */
 	usmb_raise(PyExc_BufferError,
 	           "DLPack cannot describe this USM %s: %s; "
 	           "__dlpack__(copy=True) exports a copy in the platform's default context",
@@ -81,12 +82,18 @@ static int is_cuda(int64_t type)
 static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags, int versioned, void **out)
 {
 	usmb_dl_tensor view;
-	if (usmb_array_check_aligned(a) < 0) return -1;
+	if (usmb_array_check_aligned(a) < 0 || (dev.type != USMB_DL_CPU && usmb_go_allowed() < 0)) return -1;
 	if ((is_cuda(dev.type) ? usmb_array_note_cuda(a) : usmb_array_exported(a)) < 0) return -1;
+	/* USM as memory of the host */
+	int on_host = (dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST) && usmb_cell_record(a->cell)->place;
+	if (on_host && usmb_array_lent(a) < 0) return -1;
 	tensor_of(a, dev, &view);
 	usmb_cell_retain(a->cell);
-	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, usmb_cell_drop, a->cell, out);
+	if (on_host) usmb_cell_observe(a->cell);
+	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned,
+	                          on_host ? usmb_cell_drop_observed : usmb_cell_drop, a->cell, out);
 	if (__builtin_expect(code != USMB_DL_OK, 0)) {
+		if (on_host) usmb_cell_unobserve(a->cell);
 		usmb_cell_drop_gil(a->cell);
 		return raise_export(code, &view);
 	}
@@ -351,6 +358,7 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 static int requested_cuda(usmb_array *a, const request *r, usmb_dl_device *dev)
 {
 	char why[128];
+	if (usmb_array_allowed(a) < 0) return -1;
 	int code = usmb_array_cuda_device(a, dev);
 	if (code != USMB_SYCL_OK) return raise_device(a, r->device, usmb_sycl_strerror(code));
 	if (r->device[0] == USMB_DL_CUDA_MANAGED && usmb_array_place(a)->kind == USMB_USM_SHARED)
@@ -547,19 +555,27 @@ usmb_cell *usmb_cuda_stand_in(int32_t ordinal)
 	return NULL;
 }
 
-/* The cell of a tensor that this library exported, retained, so that the memory has one record of pending
-   work; NULL for other tensors. The consumer may have changed the tensor. */
-static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapshot *s)
+/* The cell of a tensor that this library exported, borrowed from the tensor; NULL for other tensors, and if the elements
+   are not in its memory: the consumer may have changed the tensor. */
+static usmb_cell *own_cell(void *managed, int versioned, const usmb_dl_snapshot *s)
 {
 	usmb_cell *cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop);
-	const char *first = s->span.first;
+	if (!cell) cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop_observed);
+	if (!cell) return NULL;
+	const char *first = s->span.first, *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
+	return lo < data || hi < lo || (uint64_t)(hi - data) > cell->size ? NULL : cell;
+}
+
+/* The cell of a tensor of USM that this library exported, retained, so that the memory has one record of pending work;
+   NULL for other tensors. */
+static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapshot *s)
+{
+	usmb_cell *cell = own_cell(managed, versioned, s);
 	usmb_place *place = cell ? cell->place : NULL;
 	if (!place) return NULL;
 	if (is_cuda(s->t.device.type) ? place->cuda - 1 != s->t.device.id
 	                              : place->dl_error || place->dl_id != s->t.device.id)
 		return NULL;
-	const char *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
-	if (lo < data || hi < lo || (uint64_t)(hi - data) > cell->size) return NULL;
 	usmb_cell_retain(cell);
 	return cell;
 }
@@ -567,8 +583,8 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 /* The cell of memory that is known by another way, retained; NULL if there is none. */
 static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place)
 {
-	const char *first = s->span.first, *lo = first + low, *hi = first + s->span.hi;
-	usmb_cell *cell = usmb_cell_find(lo, first, lo, hi, place);
+	const char *first = s->span.first;
+	usmb_cell *cell = usmb_cell_find(first + low, first + s->span.hi, place);
 	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
 	if (!cell) return NULL;
 	if (readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY)) return cell;
@@ -593,6 +609,7 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 	usmb_place *place;
 	usmb_cell *cell;
 	int cuda = is_cuda(s->t.device.type);
+	if (usmb_go_allowed() < 0) return NULL;
 	if (s->span.nelem == 0 && (cuda || !s->span.first)) {
 		cell = cuda ? usmb_cuda_stand_in(s->t.device.id) : stand_in(&s->t.device);
 		if (!cell) return NULL;
@@ -615,7 +632,7 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 	cell = managed_cell(managed, versioned, s, place);
 	if (!cell) {
 		usmb_place_release(place);
-	} else if (usmb_cell_index_at(cell, cell->data) < 0) {
+	} else if (usmb_cell_enter(cell) < 0) {
 		cell->ctx = NULL; /* the tensor is still the caller's */
 		usmb_cell_drop_gil(cell);
 		return NULL;
@@ -625,8 +642,11 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
-	return s->t.device.type != USMB_DL_CPU ? usm_cell(managed, versioned, s)
-	                                       : managed_cell(managed, versioned, s, NULL);
+	if (s->t.device.type != USMB_DL_CPU) return usm_cell(managed, versioned, s);
+	usmb_cell *own = own_cell(managed, versioned, s), *cell = managed_cell(managed, versioned, s, NULL);
+	/* USM that Go exported as memory of the host was not lent here. */
+	if (cell && own && usmb_cell_record(own)->place) usmb_cell_alias(cell, own);
+	return cell;
 }
 
 /* ---- capsules -------------------------------------------------------------------- */
@@ -983,6 +1003,7 @@ static PyObject *import_cuda(PyObject *x)
 PyObject *usmb_import_object(PyObject *x)
 {
 	if (usmb_is_array(x)) return import_own((usmb_array *)x);
+	if (usmb_object_allowed(x) < 0) return NULL;
 	int present = usmb_cuda_present();
 	if (__builtin_expect(present, 0)) {
 		int64_t type = device_type_of(x);
@@ -1069,6 +1090,26 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 
 /* ==== The C exchange API ====================================================================== */
 
+/* The allocation can wait for memory that another thread must free with the GIL. */
+static int go_alloc_for(const usmb_dl_tensor *t, int64_t bytes, usmb_cell **cell, usmb_goerr *err)
+{
+	PyThreadState *saved = usmb_py_holds_gil() ? usmb_py_release_gil() : NULL;
+	int r = usmb_go_alloc_for(t->device.type, t->device.id, bytes, cell, err);
+	if (saved) usmb_py_acquire_gil(saved);
+	return r;
+}
+
+static int block_in_child(int64_t bytes, usmb_cell **cell, usmb_goerr *err)
+{
+	PyGILState_STATE state = PyGILState_Ensure();
+	*cell = usmb_new_block(bytes);
+	if (!*cell) PyErr_Clear();
+	PyGILState_Release(state);
+	err->kind = USMB_ERR_MEMORY;
+	snprintf(err->message, sizeof err->message, "no memory for %lld bytes on the host", (long long)bytes);
+	return *cell ? 0 : -1;
+}
+
 /* Allocates an array like the prototype. May run without the GIL. Errors go through set_error, as
    the standard requires. */
 static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_ctx, usmb_dl_set_error set_error)
@@ -1089,15 +1130,12 @@ static int allocate(usmb_dl_tensor *proto, usmb_dl_versioned **out, void *error_
 		return -1;
 	}
 	usmb_dl_tensor t = s.t;
-	if (usmb_py_in_child()) {
+	if (usmb_py_in_child() && t.device.type != USMB_DL_CPU) {
 		set_error(error_ctx, "RuntimeError",
-		          "usmbridge: cannot allocate in a forked child process; start it afresh (spawn)");
+		          "usmbridge: USM cannot be allocated in a forked child process; start it afresh (spawn)");
 		return -1;
 	}
-	/* The allocation can wait for memory that another thread must free with the GIL. */
-	PyThreadState *saved = usmb_py_holds_gil() ? usmb_py_release_gil() : NULL;
-	int r = usmb_go_alloc_for(t.device.type, t.device.id, s.span.hi, &cell, &err);
-	if (saved) usmb_py_acquire_gil(saved);
+	int r = usmb_py_in_child() ? block_in_child(s.span.hi, &cell, &err) : go_alloc_for(&t, s.span.hi, &cell, &err);
 	if (r < 0) {
 		set_error(error_ctx, err.kind == USMB_ERR_MEMORY ? "MemoryError" : "BufferError", err.message);
 		return -1;
@@ -1148,7 +1186,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	usmb_dl_device dev;
 	if (!usmb_is_array(o)) return wrong_type(o);
 	if (!usmb_array_alive(a)) return -1;
-	if (usmb_array_check_aligned(a) < 0 || usmb_array_device(a, &dev) < 0) return -1;
+	if (usmb_array_check_aligned(a) < 0 || usmb_array_allowed(a) < 0 || usmb_array_device(a, &dev) < 0) return -1;
 	int64_t lo = 0, hi;
 	if (dev.type == USMB_DL_ONEAPI) {
 		usmb_array_range(a, &lo, &hi);
@@ -1170,6 +1208,7 @@ static int work_stream(int32_t device_type, int32_t device_id, void **out)
 {
 	*out = NULL;
 	if (device_type != USMB_DL_ONEAPI) return 0;
+	if (usmb_go_allowed() < 0) return -1;
 	int code = usmb_sycl_current_queue(device_id, out);
 	if (code == USMB_SYCL_OK) return 0;
 	usmb_raise(PyExc_BufferError, "no queue for DLPack device (14, %d): %s", device_id, usmb_sycl_strerror(code));

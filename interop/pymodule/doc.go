@@ -21,8 +21,8 @@
 // All functions may be called from any goroutine, with or without the GIL. The type Array and the
 // path of an exchange are C against the stable ABI: DLPack, the dictionary, the buffer protocol, views
 // and deallocation. They do not enter Go, and therefore also work in a forked child process, where Go
-// cannot run. Operations that need Go (allocation, devices, foreign dictionaries) raise RuntimeError
-// there.
+// cannot run. Plain memory is allocated and converted in C there. All operations that need Go, SYCL or
+// dpnp raise RuntimeError.
 //
 // FromPython and ToPython return errors of package python, such as a *python.Error for an exception,
 // and usmarray.ErrLayout for an array that Python cannot represent.

@@ -37,13 +37,13 @@ void usmb_dpnp_clear(void)
 {
 	while (n_queues > 0) {
 		PyObject *object = queues[--n_queues].object;
-		Py_DECREF(object);
+		if (!usmb_py_in_child()) Py_DECREF(object); /* destroying a queue calls SYCL */
 	}
 }
 
 /* ---- events ------------------------------------------------------------------------- */
 
-static int add_event(usmb_events *out, void *event)
+int usmb_events_add(usmb_events *out, void *event)
 {
 	if (out->n == out->room) {
 		size_t room = out->room ? 2 * out->room : 8;
@@ -64,7 +64,7 @@ static int add_list(usmb_events *out, PyObject *manager, const char *name)
 	for (Py_ssize_t i = 0; r == 0 && i < PyList_Size(list); i++) {
 		void *event = usmb_event_ref(PyList_GetItem(list, i));
 		if (event && usmb_sycl_event_done(event)) continue;
-		r = event ? add_event(out, event) : -1;
+		r = event ? usmb_events_add(out, event) : -1;
 	}
 	Py_XDECREF(list);
 	if (r == 0 || PyErr_Occurred()) return r;
@@ -74,7 +74,7 @@ static int add_list(usmb_events *out, PyObject *manager, const char *name)
 	return -1;
 }
 
-static void drop_events(usmb_events *events)
+void usmb_events_drop(usmb_events *events)
 {
 	usmb_sycl_events_delete(events->all, events->n);
 	free(events->all);
@@ -88,7 +88,7 @@ int usmb_events_wait(usmb_events *events)
 		int code = usmb_sycl_wait_event(events->all[i]);
 		if (result == USMB_SYCL_OK) result = code;
 	}
-	drop_events(events);
+	usmb_events_drop(events);
 	return result;
 }
 
@@ -132,7 +132,7 @@ static int add_work(usmb_events *out, void *const *all, size_t n, int tasks)
 		if (r == 0 && tasks) r = add_list(out, manager, "host_task_events");
 	}
 	Py_DECREF(by_queue);
-	if (r < 0) drop_events(out);
+	if (r < 0) usmb_events_drop(out);
 	return r;
 }
 
@@ -147,12 +147,19 @@ int usmb_dpnp_events(uint32_t used, usmb_events *out)
 int usmb_dpnp_finish(void)
 {
 	usmb_events work = {NULL, 0, 0};
-	if (usmb_py_in_child() || add_work(&work, NULL, 0, 1) < 0) return usmb_py_in_child() ? 0 : -1;
+	if (usmb_py_in_child()) return 0;
+	if (usmb_dpnp_all(&work) < 0) return -1;
 	if (work.n == 0) return 0;
 	PyThreadState *saved = usmb_py_release_gil();
 	(void)usmb_events_wait(&work);
 	usmb_py_acquire_gil(saved);
 	return 1;
+}
+
+int usmb_dpnp_all(usmb_events *out)
+{
+	*out = (usmb_events){NULL, 0, 0};
+	return add_work(out, NULL, 0, 1);
 }
 
 /* ---- the lock of host tasks --------------------------------------------------------- */
@@ -214,6 +221,31 @@ static PyObject *hold_computations(void)
 	Py_XDECREF(lock);
 	usmb_py_leave(state);
 	return held;
+}
+
+PyObject *usmb_dpnp_lock(double seconds)
+{
+	if (!compute_lock) return NULL;
+	PyObject *lock = Py_NewRef(compute_lock);
+	PyObject *got = PyObject_CallMethod(lock, "acquire", "Od", Py_True, seconds);
+	int held = got && PyObject_IsTrue(got) > 0;
+	if (!got) PyErr_WriteUnraisable(lock);
+	Py_XDECREF(got);
+	if (!held) Py_CLEAR(lock);
+	return lock;
+}
+
+void usmb_dpnp_unlock(PyObject *held)
+{
+	Py_XDECREF(call_lock(held, "release"));
+	Py_XDECREF(held);
+}
+
+void usmb_dpnp_renew_lock(void)
+{
+	PyObject *r = compute_lock ? PyObject_CallMethod(compute_lock, "_at_fork_reinit", NULL) : NULL;
+	if (compute_lock && !r) PyErr_WriteUnraisable(compute_lock);
+	Py_XDECREF(r);
 }
 
 static void let_computations(PyObject *held)

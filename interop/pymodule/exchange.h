@@ -70,15 +70,14 @@ PyObject *usmb_import_cuda_interface(PyObject *obj);
 /* ---- buffer ---- */
 
 int usmb_array_getbuffer(PyObject *self, Py_buffer *view, int flags);
-/* Checks that the host can use the memory as the flags of a buffer ask, and waits for pending work. Returns -1 with an
-   exception if not. The caller holds the array as long as it uses the memory. */
+/* Checks that the host can use the memory as the flags of a buffer ask, waits for pending work, and begins a loan: holds
+   the array and observes its memory until usmb_array_end_loan. Returns -1 with an exception if not. */
 int usmb_array_lend(usmb_array *a, int flags);
+void usmb_array_end_loan(usmb_array *a);
 /* The stride of an axis in bytes. If it overflows, the axis has one element or the array has none, so that it is not
    used. */
 int64_t usmb_array_byte_stride(usmb_array *a, int32_t i);
 void usmb_array_releasebuffer(PyObject *self, Py_buffer *view);
-/* Reports whether an address may be in USM of which an Array gave a buffer. */
-int usmb_buffer_shows(const char *at);
 PyObject *usmb_array_interface(PyObject *self, void *closure);
 /* An array on the buffer of obj, without a copy; NULL with TypeError if it has none. */
 PyObject *usmb_import_buffer(PyObject *obj);

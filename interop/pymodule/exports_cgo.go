@@ -16,6 +16,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -27,6 +28,7 @@ import (
 	"github.com/usmbridge/usmbridge/internal/diag"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/interop/internal/calling"
+	"github.com/usmbridge/usmbridge/interop/internal/goexit"
 	"github.com/usmbridge/usmbridge/interop/internal/usminfo"
 	"github.com/usmbridge/usmbridge/interop/python"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -59,16 +61,28 @@ func reportKind(e *C.usmb_goerr, k kind, text string) C.int {
 	return -1
 }
 
-// guard recovers a panic and reports it as an error, because a panic must not unwind through C.
+// running is the result of an exported function that has not returned.
+const running = math.MinInt32
+
+// begun marks the result of an exported function for guard.
+func begun(r *C.int) *C.int {
+	*r = running
+	return r
+}
+
+// guard recovers a panic and reports it as an error, because a panic must not unwind through C. For the same reason
+// it ends the program if a function of the program, such as that of SetResource, ended the goroutine.
 func guard(e *C.usmb_goerr, r *C.int) {
 	if p := recover(); p != nil {
 		*r = reportKind(e, kindRuntime, fmt.Sprintf("usmbridge: internal panic: %v\n%s", p, debug.Stack()))
+	} else if *r == running {
+		goexit.End("usmbridge: a Go function called by an operation of Python (such as that of SetResource)")
 	}
 }
 
 //export usmb_go_open
 func usmb_go_open(e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	rt, err := openRuntime(true)
 	if err != nil {
 		return report(e, err)
@@ -81,7 +95,7 @@ func usmb_go_open(e *C.usmb_goerr) (r C.int) {
 
 //export usmb_go_paths
 func usmb_go_paths(lines *C.char, n C.uint64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	readEnvironment()
 	paths := strings.Split(text(lines, n), "\n")
 	setPaths(paths)
@@ -110,7 +124,7 @@ func readEnvironment() {
 
 //export usmb_go_alloc
 func usmb_go_alloc(req *C.usmb_alloc_req, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
@@ -141,7 +155,7 @@ func usmb_go_call_arena() (r C.int) {
 
 //export usmb_go_is_at
 func usmb_go_is_at(req *C.usmb_alloc_req, cell *C.usmb_cell, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
@@ -171,7 +185,7 @@ func requestedKind(q *syclobj.Queue, req *C.usmb_alloc_req) syclobj.USMKind {
 
 //export usmb_go_has_double
 func usmb_go_has_double(req *C.usmb_alloc_req, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
@@ -185,7 +199,7 @@ func usmb_go_has_double(req *C.usmb_alloc_req, e *C.usmb_goerr) (r C.int) {
 
 //export usmb_go_copy
 func usmb_go_copy(req *C.usmb_alloc_req, src *C.usmb_array, dtype C.usmb_dl_dtype, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	q, release, err := requestedQueue(req)
 	if err != nil {
 		return report(e, err)
@@ -299,7 +313,7 @@ func view(p *C.char, n C.uint64_t) string {
 
 //export usmb_go_alloc_for
 func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.usmb_cell, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	rt, err := openRuntime(deviceType == C.USMB_DL_ONEAPI)
 	if err != nil {
 		return report(e, err)
@@ -323,7 +337,7 @@ func usmb_go_alloc_for(deviceType, deviceID C.int32_t, bytes C.int64_t, out **C.
 
 //export usmb_go_suai
 func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	d := usmarray.USMInterface{
 		Shape:    ints(in.shape, in.ndim),
 		TypeStr:  view(in.typestr, in.ntypestr),
@@ -351,7 +365,7 @@ func usmb_go_suai(in *C.usmb_suai_in, out *C.usmb_suai_out, e *C.usmb_goerr) (r 
 
 //export usmb_go_queue_of
 func usmb_go_queue_of(filter *C.char, n C.uint64_t, out *unsafe.Pointer, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	rt, err := openRuntime(false)
 	if err != nil {
 		return report(e, err)
@@ -394,7 +408,7 @@ func fields(in *C.usmb_suai_in) []usmarray.TypeField {
 
 //export usmb_go_text
 func usmb_go_text(src *C.usmb_array, out **C.char, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	a, err := borrowed(src)
 	if err != nil {
 		return report(e, err)
@@ -413,20 +427,22 @@ func int64s(p *C.int64_t, n C.int32_t) []int64 {
 
 //export usmb_go_trim
 func usmb_go_trim(bytes *C.uint64_t) {
-	defer func() { _ = recover() }() // After a panic, the bytes trimmed so far are returned.
+	r := C.int(running)
+	defer guard(&C.usmb_goerr{}, &r) // After a panic, the bytes trimmed so far are returned.
 	*bytes += C.uint64_t(memmgr.TrimAll())
 	*bytes += C.uint64_t(trimShared())
+	r = 0
 }
 
 //export usmb_go_set_limit
 func usmb_go_set_limit(bytes C.uint64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	return report(e, setLimit(uint64(bytes)))
 }
 
 //export usmb_go_stats
 func usmb_go_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	return putCounters(counters(), out, n, e)
 }
 
@@ -448,7 +464,7 @@ func putCounters(list []counter, out **C.usmb_stat, n *C.int64_t, e *C.usmb_goer
 
 //export usmb_go_info
 func usmb_go_info(asJSON C.int32_t, version, executable, prefix *C.char, out **C.char, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	var text strings.Builder
 	interpreter := usminfo.Interpreter{Version: C.GoString(version), Executable: C.GoString(executable), Prefix: C.GoString(prefix)}
 	open := func() (*syclobj.Runtime, error) { return openRuntime(true) }
@@ -468,7 +484,7 @@ func fill(dst []C.char, s string) {
 
 //export usmb_go_devices
 func usmb_go_devices(out **C.usmb_device_info, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	rt, err := openRuntime(false)
 	if err != nil {
 		return report(e, err)
@@ -563,7 +579,7 @@ func usmb_go_stop() {
 //
 //export usmb_go_assign
 func usmb_go_assign(dst *C.usmb_array, part *C.usmb_region, src *C.usmb_array, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	from, err := borrowed(src)
 	if err != nil {
 		return report(e, err)

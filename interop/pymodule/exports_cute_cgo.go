@@ -41,7 +41,7 @@ func words(p *C.int64_t, n C.int64_t) []int64 {
 
 //export usmb_go_cute_convert
 func usmb_go_cute_convert(t *C.usmb_dl_tensor, flags C.uint64_t, o *C.usmb_cute_options, p *C.int64_t, n C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	if o.has_align != 0 && o.align == 0 {
 		return reportKind(e, kindValue, "assumed_align 0 is not a power of two: give the number of bytes the address is a multiple of, or None for the element's natural alignment")
 	}
@@ -81,7 +81,7 @@ func putSpec(s *cute.Spec, p *C.int64_t, n C.int64_t, e *C.usmb_goerr) C.int {
 
 //export usmb_go_cute_mark_layout
 func usmb_go_cute_mark_layout(p *C.int64_t, n C.int64_t, deduce C.int32_t, leading C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	s, err := cute.SpecFromWords(words(p, n))
 	if err == nil {
 		dim := int(leading)
@@ -98,7 +98,7 @@ func usmb_go_cute_mark_layout(p *C.int64_t, n C.int64_t, deduce C.int32_t, leadi
 
 //export usmb_go_cute_mark_compact
 func usmb_go_cute_mark_compact(p *C.int64_t, n C.int64_t, mode C.int64_t, order *C.int64_t, norder C.int64_t, divisibility C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	s, err := cute.SpecFromWords(words(p, n))
 	if err == nil {
 		err = s.MarkCompactShapeDynamic(int(mode), ints(order, C.int32_t(norder)), int64(divisibility))
@@ -111,7 +111,7 @@ func usmb_go_cute_mark_compact(p *C.int64_t, n C.int64_t, mode C.int64_t, order 
 
 //export usmb_go_cute_text
 func usmb_go_cute_text(p *C.int64_t, n C.int64_t, part C.int32_t, data unsafe.Pointer, buf *C.char, length *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	s, err := cute.SpecFromWords(words(p, n))
 	if err != nil {
 		return reportCute(e, err)

@@ -49,7 +49,7 @@ func usmb_go_audience(cell *C.usmb_cell) (r C.int) {
 
 //export usmb_go_share_export
 func usmb_go_share_export(a *C.usmb_array, timeout C.int64_t, saved *C.PyThreadState, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	from, err := borrowed(a)
 	if err != nil {
 		return report(e, err)
@@ -75,7 +75,7 @@ func usmb_go_share_revoke(handle *C.char, n C.int64_t) {
 
 //export usmb_go_share_open
 func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, timeout C.int64_t, saved *C.PyThreadState, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	encoded := C.GoBytes(unsafe.Pointer(handle), C.int(n))
 	var a *usmarray.Array
 	owner.Settle() // leases of memory that Python has dropped end before the next one begins
@@ -88,7 +88,7 @@ func usmb_go_share_open(handle *C.char, n C.int64_t, usm C.int32_t, timeout C.in
 
 //export usmb_go_share_attach
 func usmb_go_share_attach(address *C.char, naddress C.int64_t, name *C.char, nname, timeout C.int64_t, saved *C.PyThreadState, sequence *C.uint64_t, out *C.usmb_handover, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	at, key := text(address, C.uint64_t(naddress)), text(name, C.uint64_t(nname))
 	var a *usmarray.Array
 	owner.Settle() // leases of memory that Python has dropped end before the next one begins
@@ -125,7 +125,7 @@ func handOver(a *usmarray.Array, err error, out *C.usmb_handover, e *C.usmb_goer
 
 //export usmb_go_share_names
 func usmb_go_share_names(address *C.char, naddress, timeout C.int64_t, saved *C.PyThreadState, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	at := text(address, C.uint64_t(naddress))
 	var names []string
 	err := await(timeout, saved, func(ctx context.Context) (err error) {
@@ -146,7 +146,7 @@ func usmb_go_share_names(address *C.char, naddress, timeout C.int64_t, saved *C.
 
 //export usmb_go_share_listen
 func usmb_go_share_listen(address *C.char, naddress, timeout C.int64_t, saved *C.PyThreadState, limits *C.int64_t, number *C.uint64_t, out **C.char, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	bounds := [C.USMB_SHARE_LIMITS]int64(unsafe.Slice((*int64)(unsafe.Pointer(limits)), C.USMB_SHARE_LIMITS))
 	path := text(address, C.uint64_t(naddress))
 	var id uint64
@@ -165,7 +165,7 @@ func usmb_go_share_listen(address *C.char, naddress, timeout C.int64_t, saved *C
 
 //export usmb_go_share_publish
 func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *C.usmb_array, timeout C.int64_t, saved *C.PyThreadState, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	s, err := server(uint64(number))
 	if err != nil {
 		return report(e, err)
@@ -180,7 +180,7 @@ func usmb_go_share_publish(number C.uint64_t, name *C.char, nname C.int64_t, a *
 
 //export usmb_go_share_withdraw
 func usmb_go_share_withdraw(number C.uint64_t, name *C.char, nname C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	s, err := server(uint64(number))
 	if err == nil {
 		err = s.Withdraw(text(name, C.uint64_t(nname)))
@@ -190,13 +190,13 @@ func usmb_go_share_withdraw(number C.uint64_t, name *C.char, nname C.int64_t, e 
 
 //export usmb_go_share_close
 func usmb_go_share_close(number C.uint64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	return report(e, closeServer(uint64(number)))
 }
 
 //export usmb_go_share_end_with
 func usmb_go_share_end_with(pid C.int64_t, handles *C.char, n C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	rest := C.GoBytes(unsafe.Pointer(handles), C.int(n))
 	var all []share.Handle
 	for len(rest) >= 4 {
@@ -219,7 +219,7 @@ func usmb_go_share_end_with(pid C.int64_t, handles *C.char, n C.int64_t, e *C.us
 
 //export usmb_go_share_stats
 func usmb_go_share_stats(out **C.usmb_stat, n *C.int64_t, e *C.usmb_goerr) (r C.int) {
-	defer guard(e, &r)
+	defer guard(e, begun(&r))
 	s := sharingStats()
 	return putCounters([]counter{
 		{"peers", int64(s.Peers)}, {"unopened", int64(s.Unopened)}, {"leases", int64(s.Leases)},

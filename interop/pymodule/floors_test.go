@@ -16,14 +16,14 @@ import (
 // floors are the C files in order: a file uses the functions and variables of files before
 // it only.
 var floors = []string{
-	"support", "dtype", "sycl", "dpnp", "storage", "array", "order", "create", "buffer", "dlpack", "suai",
+	"support", "dtype", "convert", "sycl", "dpnp", "storage", "array", "order", "fork", "create", "buffer", "dlpack", "suai",
 	"cuda", "arrow", "numpy", "asarray", "index", "pickle", "share", "cute", "numba", "handover",
 	"array_type", "module",
 }
 
 // headers are the headers in order: a header includes headers before it only.
 var headers = []string{
-	"support", "storage", "sycl", "dpnp", "array", "order", "create", "exchange", "handover", "cute", "module",
+	"support", "convert", "storage", "sycl", "dpnp", "array", "order", "fork", "create", "exchange", "handover", "cute", "module",
 }
 
 var (

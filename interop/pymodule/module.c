@@ -9,6 +9,7 @@
 #include "cute.h"
 #include "dpnp.h"
 #include "exchange.h"
+#include "fork.h"
 #include "handover.h"
 #include "module.h"
 #include "storage.h"
@@ -142,6 +143,7 @@ static PyMethodDef functions[] = {
         {"_share_stats", USMB_PY_CFUNC(usmb_py_share_stats), METH_NOARGS, NULL},
         {"_defaults_from", USMB_PY_CFUNC(usmb_py_defaults_from), METH_O, NULL},
         {"_computes_under", USMB_PY_CFUNC(usmb_py_computes_under), METH_O, NULL},
+        {"_fork_limit", USMB_PY_CFUNC(usmb_py_fork_limit), METH_O, NULL},
         {"_set_limit", USMB_PY_CFUNC(py_set_limit), METH_O, NULL},
         {"_set_make_room", USMB_PY_CFUNC(usmb_py_set_make_room), METH_O, NULL},
         {"_set_paths", USMB_PY_CFUNC(py_set_paths), METH_O, NULL},
@@ -197,7 +199,7 @@ PyObject *usmb_pymod_init(void)
 	if (!m) return NULL;
 	if (usmb_array_register(m) < 0 || usmb_dlpack_register() < 0 || usmb_device_register(m) < 0 ||
 	    usmb_syclref_register(m) < 0 || usmb_cute_register(m) < 0 || usmb_numba_register(m) < 0 ||
-	    PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
+	    usmb_fork_register() < 0 || PyModule_AddStringConstant(m, "__version__", usmb_pymod_version) < 0) {
 		Py_DECREF(m);
 		return NULL;
 	}

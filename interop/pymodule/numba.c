@@ -23,7 +23,7 @@ typedef struct {
 /* Keeps an Array and its memory for compiled code, as long as the structure's meminfo. That can be
    longer than the call: a returned view, an array in a list. */
 typedef struct {
-	PyObject_HEAD usmb_array *array; /* owned, with a hold */
+	PyObject_HEAD usmb_array *array; /* owned, with a loan (usmb_array_lend) */
 } hold;
 
 static PyTypeObject *hold_type;
@@ -32,13 +32,16 @@ enum { HOLDS = 16 };
 static hold *dead[HOLDS];
 static int ndead;
 
+/* Takes over the loan of an array. */
 static PyObject *hold_of(usmb_array *a)
 {
 	hold *h = ndead > 0 ? dead[--ndead] : PyObject_Malloc(sizeof *h);
-	if (!h) return PyErr_NoMemory();
+	if (!h) {
+		usmb_array_end_loan(a);
+		return PyErr_NoMemory();
+	}
 	PyObject_Init((PyObject *)h, hold_type);
 	h->array = (usmb_array *)Py_NewRef(a);
-	usmb_array_hold(a);
 	return (PyObject *)h;
 }
 
@@ -46,7 +49,7 @@ static void hold_dealloc(PyObject *self)
 {
 	hold *h = (hold *)self;
 	PyTypeObject *type = Py_TYPE(self);
-	usmb_array_unhold(h->array);
+	usmb_array_end_loan(h->array);
 	Py_DECREF(h->array);
 	if (ndead < HOLDS)
 		dead[ndead++] = h;

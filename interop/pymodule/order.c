@@ -136,6 +136,17 @@ static int collect(queues *q, usmb_cell *cell, PyObject *named, int what)
 	return has_recorded(cell) ? add_recorded(q, cell) : 0;
 }
 
+int usmb_cell_each_queue(usmb_cell *cell, int (*add)(void *queue, void *arg), void *arg)
+{
+	queues q;
+	int r = 0;
+	if (cell->place && flags_of(cell) & USMB_CELL_SEEN && usmb_note_dpctl_queue(cell->place) < 0) return -1;
+	if (collect(&q, cell, NULL, 0) < 0) return -1;
+	for (size_t i = 0; i < q.n && r == 0; i++) r = add(list_of(&q)[i], arg);
+	free_queues(&q);
+	return r;
+}
+
 /* ---- waits ---------------------------------------------------------------------------- */
 
 static int failed(int code)
@@ -191,6 +202,19 @@ static int failed_before(usmb_cell *cell, int what)
 	return failed(USMB_SYCL_EASYNC);
 }
 
+/* A forked child cannot wait. The work had ended before the fork, unless the wait there ran out of time. */
+static int wait_in_child(usmb_cell *cell)
+{
+	if (!(flags_of(cell) & USMB_CELL_TORN)) return 0;
+	usmb_raise(
+	        PyExc_RuntimeError,
+	        "usmbridge: device work on the array's memory had not ended when this process was forked, %d seconds "
+	        "after the fork was asked for, so its values are unknown here; wait for the work before the fork: "
+	        "a.sycl_queue.wait()",
+	        USMB_FORK_LIMIT);
+	return -1;
+}
+
 /* The caller holds the cell. Work of libraries of CUDA is ordered before a stream of CUDA if it is not 0. A signal
    cannot end the wait: SYCL has no wait with a timeout, and the memory must not be touched before the work
    completes. */
@@ -199,6 +223,7 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	queues q;
 	usmb_events dpnp;
 	cell = usmb_cell_record(cell);
+	if (usmb_py_in_child()) return wait_in_child(cell);
 	if (__builtin_expect(flags_of(cell) & USMB_CELL_FAILED, 0)) return failed_before(cell, what);
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	int seen = cell->place && flags_of(cell) & USMB_CELL_SEEN;
@@ -311,22 +336,27 @@ int usmb_array_order(usmb_array *a, void *queue)
 static int index_address(usmb_array *a)
 {
 	if (a->noted & USMB_ADDRESS_NOTED) return 0;
-	int64_t lo, hi;
-	usmb_array_range(a, &lo, &hi);
-	if (usmb_cell_index_at(a->cell, a->first) < 0) return -1;
-	if (lo < 0 && usmb_cell_index_at(a->cell, a->first + lo) < 0) return -1;
+	if (usmb_cell_enter(a->cell) < 0) return -1;
 	a->noted |= USMB_ADDRESS_NOTED;
 	return 0;
 }
 
 int usmb_array_note_export(usmb_array *a)
 {
-	if (index_address(a) < 0) return -1;
+	/* A given queue is recorded for forks, which know no arrays. */
+	if (index_address(a) < 0 || (a->queue && usmb_array_seen_on_queue(a) < 0)) return -1;
 	set_flags(a->cell, USMB_CELL_EXPORTED);
 	set_flags(usmb_cell_record(a->cell), USMB_CELL_EXPORTED);
 	int known = usmb_note_dpctl_queue(a->cell->place);
 	if (known == 1) a->noted |= USMB_EXPORT_NOTED;
 	return known < 0 ? -1 : 0;
+}
+
+int usmb_array_note_lent(usmb_array *a)
+{
+	if (usmb_cell_lend(a->cell) < 0) return -1;
+	a->noted |= USMB_LENT_NOTED;
+	return 0;
 }
 
 int usmb_array_note_cuda(usmb_array *a)
@@ -372,7 +402,7 @@ int usmb_array_seen_on_queue(usmb_array *a)
 
 int usmb_array_use(usmb_array *a)
 {
-	if (wait_held(a, BESIDE, 0) < 0) return -1;
+	if (usmb_array_allowed(a) < 0 || wait_held(a, BESIDE, 0) < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	if (!queue) return -1;
 	usmb_cell_use(usmb_cell_record(a->cell), usmb_dpnp_number(queue));
@@ -380,12 +410,25 @@ int usmb_array_use(usmb_array *a)
 	return index_address(a);
 }
 
+int usmb_array_end_use(usmb_array *a)
+{
+	usmb_events events;
+	if (!usmb_cell_observed(a->cell)) return 0;
+	if (usmb_dpnp_events(usmb_cell_used(usmb_cell_record(a->cell)), &events) < 0) return -1;
+	if (events.n == 0) return usmb_events_wait(&events) == USMB_SYCL_OK ? 0 : -1;
+	PyThreadState *saved = usmb_py_release_gil();
+	int code = usmb_events_wait(&events);
+	usmb_py_acquire_gil(saved);
+	return failed(code);
+}
+
 int usmb_array_settle_queue(usmb_array *a)
 {
+	if (usmb_go_allowed() < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
 	int r = queue ? 0 : -1;
-	if (ref && !usmb_py_in_child()) {
+	if (ref) {
 		PyThreadState *saved = usmb_py_release_gil();
 		int code = usmb_sycl_wait_queues(&ref, 1);
 		usmb_py_acquire_gil(saved);
@@ -397,6 +440,7 @@ int usmb_array_settle_queue(usmb_array *a)
 
 int usmb_array_address_shown(usmb_array *a)
 {
+	if (usmb_array_lent(a) < 0) return -1;
 	if (!a->cell->place) return 0;
 	if (index_address(a) < 0 || usmb_array_seen_on_queue(a) < 0) return -1;
 	return usmb_note_dpctl_queue(a->cell->place);

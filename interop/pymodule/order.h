@@ -5,8 +5,10 @@
 #include "array.h"
 
 /* The facts about an array that its memory has recorded: usmb_array.noted. */
-enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4 };
+enum { USMB_QUEUE_NOTED = 1, USMB_ADDRESS_NOTED = 2, USMB_EXPORT_NOTED = 4, USMB_LENT_NOTED = 8 };
 
+/* The longest time in seconds that a fork takes the locks of computations and waits for device work. */
+enum { USMB_FORK_LIMIT = 10 };
 /* Waits, with the GIL dropped, for our work pending on the memory, for the queue of the array, and for all
    queues on which other libraries may have unreported work on the memory. Call it before reading or writing
    elements. */
@@ -22,6 +24,9 @@ int usmb_cell_wait(usmb_cell *cell);
 int usmb_array_wait_known(usmb_array *a);
 /* The same as usmb_array_wait without our own pending work: for exports that pass on its event. */
 int usmb_array_wait_shared(usmb_array *a);
+/* Calls add for each queue on which other libraries may have unreported work on the memory of a cell, which the caller
+   retains. -1 with an exception. */
+int usmb_cell_each_queue(usmb_cell *cell, int (*add)(void *queue, void *arg), void *arg);
 /* Orders later work on queue behind the work for which usmb_array_wait waits. If it cannot be ordered,
    waits for it. */
 int usmb_array_order(usmb_array *a, void *queue);
@@ -30,6 +35,8 @@ int usmb_array_order(usmb_array *a, void *queue);
    and for work behind which the queue puts dpnp's, and records that the memory is used. dpnp keeps the memory alive while
    it computes. */
 int usmb_array_use(usmb_array *a);
+/* Ends a computation of dpnp with an array: waits for dpnp's work if the memory is observed (usmb_cell_observe). */
+int usmb_array_end_use(usmb_array *a);
 /* Waits for all work on the queue of an array in USM, before a call of dpnp that would wait for it with the GIL held. */
 int usmb_array_settle_queue(usmb_array *a);
 /* Records that the memory was exported to a consumer of any queue: it is reused only behind barriers. */
@@ -38,6 +45,13 @@ static inline int usmb_array_exported(usmb_array *a)
 {
 	if (!a->cell->place || a->noted & USMB_EXPORT_NOTED) return 0;
 	return usmb_array_note_export(a);
+}
+/* Records that the host got the address of the elements (usmb_cell_lend). */
+int usmb_array_note_lent(usmb_array *a);
+static inline int usmb_array_lent(usmb_array *a)
+{
+	if (!usmb_cell_record(a->cell)->place || a->noted & USMB_LENT_NOTED) return 0;
+	return usmb_array_note_lent(a);
 }
 /* The same for consumers of CUDA, which use no queue. */
 int usmb_array_note_cuda(usmb_array *a);

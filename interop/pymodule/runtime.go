@@ -36,7 +36,8 @@ type settings struct {
 func SetRuntime(rt *syclobj.Runtime) Option { return func(s *settings) { s.runtime = rt } }
 
 // SetResource makes the module allocate from the resources that f returns for a queue and a kind
-// of USM. It is called for each allocation, from any goroutine. The default is memmgr.Default.
+// of USM. It is called for each allocation, from any goroutine. It must not call runtime.Goexit: see
+// python.Func. The default is memmgr.Default.
 func SetResource(f arena.Chooser) Option { return func(s *settings) { s.resource = f } }
 
 // SetInterprocess makes the module allocate new arrays in memory that other processes can map, as

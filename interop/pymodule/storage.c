@@ -1,5 +1,6 @@
 /* storage.c: the owners of memory: cells whose end needs Python, and the cache of memory that arrays
    released. */
+#include <search.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,13 +71,18 @@ static void forget_queues(usmb_cell *cell)
 uint32_t usmb_awaiting;
 static uint64_t awaited; /* bytes of their memory */
 
-/* Releases the place, the queues and the pending event of a cell. */
+/* Releases the place, the record, the queues and the pending event of a cell. */
 static void release_facts(usmb_cell *cell)
 {
+	usmb_cell *record = usmb_cell_record(cell);
+	if (record != cell) {
+		atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_ALIAS, memory_order_relaxed);
+		if (!(cell->block & USMB_BLOCK_BORROWS)) usmb_cell_drop(record);
+	}
 	void *event = atomic_load_explicit(&cell->pending, memory_order_acquire);
 	if (event) {
 		atomic_store_explicit(&cell->pending, NULL, memory_order_relaxed);
-		usmb_sycl_event_delete(event);
+		if (!usmb_py_in_child()) usmb_sycl_event_delete(event);
 	}
 	if (!cell->place) return;
 	if (cell->block & USMB_BLOCK_AWAITS) {
@@ -84,17 +90,19 @@ static void release_facts(usmb_cell *cell)
 		awaited -= cell->requested;
 	}
 	forget_queues(cell);
-	usmb_place_release(cell->place);
+	if (!usmb_py_in_child()) usmb_place_release(cell->place);
 	cell->place = NULL;
 }
 
-/* Takes the object that a cell owns; NULL after Python has ended, when it is leaked. */
+/* Takes the object that a cell owns; NULL if it is leaked, as after Python has ended. */
 static void *take_owned(usmb_cell *cell)
 {
 	void *owned = cell->ctx;
+	/* Releasing USM calls SYCL, which a forked child must not. */
+	int leaked = !usmb_py_alive() || (cell->place && usmb_py_in_child());
 	cell->ctx = NULL;
 	release_facts(cell);
-	return usmb_py_alive() ? owned : NULL;
+	return leaked ? NULL : owned;
 }
 
 /* These functions run with the GIL held. */
@@ -155,8 +163,9 @@ enum { SHOWN = USMB_CELL_SEEN & ~USMB_CELL_IMPORTED };
 static int await_work(usmb_cell *cell)
 {
 	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
-	if (!(flags & SHOWN) || !cell->place || !cell->at_zero || !usmb_shown_list || !usmb_py_alive() ||
-	    usmb_py_in_child())
+	/* The work on the memory of an alias is that of its record. */
+	if (!(flags & SHOWN) || flags & USMB_CELL_ALIAS || !cell->place || !cell->at_zero || !usmb_shown_list ||
+	    !usmb_py_alive() || usmb_py_in_child())
 		return 0;
 	usmb_cell *end = usmb_cell_new(usmb_pylist);
 	if (!end) return 0;
@@ -246,8 +255,25 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 	cell->place = place;
 	uint32_t flags = USMB_CELL_FOREIGN | USMB_CELL_IMPORTED;
 	if (!place || place->host_readable) flags |= USMB_CELL_HOST_READABLE;
+	usmb_cell *record = place ? NULL : usmb_cell_lent_at(data, (char *)data + cell->requested);
+	if (record) {
+		usmb_cell_set_record(cell, record);
+		flags |= USMB_CELL_ALIAS;
+	}
 	atomic_store_explicit(&cell->flags, flags, memory_order_release); /* last: Go's reports list the cell now */
 	return cell;
+}
+
+void usmb_cell_alias(usmb_cell *cell, usmb_cell *of)
+{
+	of = usmb_cell_record(of);
+	if (usmb_cell_record(cell) == cell)
+		usmb_cell_set_record(cell, of);
+	else if (usmb_cell_record(cell) == of && !(cell->block & USMB_BLOCK_BORROWS))
+		usmb_cell_drop(of);
+	else
+		return;
+	cell->block |= USMB_BLOCK_BORROWS;
 }
 
 /* The tp_clear of classes that are written in Python, and the last type that may_clear was asked for. */
@@ -323,77 +349,130 @@ usmb_cell *usmb_cell_known(const PyObject *owner, const char *lo, const char *hi
 	return NULL;
 }
 
-/* A hash table with open addressing, under the GIL. Entries of dead cells stay until their slot is reused
-   or the table grows. */
+/* ---- USM by address ---------------------------------------------------------------- */
+
+/* A tree of intervals that do not overlap. Entries hold no references; those of dead cells stay until their addresses
+   are entered again or the tree has doubled. */
 typedef struct {
-	const void *address; /* NULL: free */
+	const char *lo, *hi;
 	usmb_cell *cell;
 	uint32_t generation;
-} indexed;
-static struct {
-	indexed *slots;
-	size_t size, used; /* size is 0 or a power of two */
-} by_address;
+} interval;
+static void *intervals;                                           /* of tsearch */
+static size_t n_intervals, swept;                                 /* entries now, and after the last sweep */
+static const char *lent_lo = (const char *)UINTPTR_MAX, *lent_hi; /* of all memory that was ever lent */
 
-static int is_dead(const indexed *e)
+/* Intervals that overlap are equal. */
+static int compare_intervals(const void *a, const void *b)
+{
+	const interval *x = a, *y = b;
+	return x->hi <= y->lo ? -1 : x->lo >= y->hi ? 1 : 0;
+}
+
+static int is_dead(const interval *e)
 {
 	return usmb_cell_generation(e->cell) != e->generation || usmb_cell_count(e->cell) == 0;
 }
 
-/* The slot of an address, or the free slot where it belongs. The table has free slots. */
-static indexed *slot_of(indexed *slots, size_t size, const void *address)
+static interval *interval_in(const char *lo, const char *hi)
 {
-	size_t at = (((uintptr_t)address >> 4) * 0x9E3779B97F4A7C15u) >> 32;
-	for (;; at++) {
-		indexed *e = &slots[at & (size - 1)];
-		if (!e->address || e->address == address) return e;
-	}
+	interval key = {lo, hi, NULL, 0}, **found = tfind(&key, &intervals, compare_intervals);
+	return found ? *found : NULL;
 }
 
-/* Makes room for more entries and drops those of dead cells. */
-static int grow_index(void)
+static void forget_interval(interval *e)
 {
-	size_t live = 0, size = 64;
-	for (size_t i = 0; i < by_address.size; i++)
-		live += by_address.slots[i].address && !is_dead(&by_address.slots[i]);
-	while (size < 4 * live) size *= 2;
-	indexed *slots = calloc(size, sizeof *slots);
-	if (!slots) {
+	tdelete(e, &intervals, compare_intervals);
+	free(e);
+	n_intervals--;
+}
+
+static interval **dead; /* those that a sweep has found */
+static size_t n_dead;
+
+static void find_dead(const void *node, VISIT visit, int depth)
+{
+	interval *e = *(interval *const *)node;
+	(void)depth;
+	if ((visit == postorder || visit == leaf) && is_dead(e)) dead[n_dead++] = e;
+}
+
+static void sweep_intervals(void)
+{
+	dead = malloc(n_intervals * sizeof *dead);
+	if (!dead) return;
+	n_dead = 0;
+	twalk(intervals, find_dead);
+	while (n_dead > 0) forget_interval(dead[--n_dead]);
+	free(dead);
+	swept = n_intervals;
+}
+
+int usmb_cell_enter(usmb_cell *cell)
+{
+	cell = usmb_cell_record(cell);
+	const char *lo = cell->data, *hi = lo + cell->size;
+	uint32_t generation = usmb_cell_generation(cell);
+	if (!cell->place || !lo || cell->size == 0 || cell->size == UINT64_MAX) return 0;
+	for (interval *e; (e = interval_in(lo, hi)) != NULL; forget_interval(e)) {
+		if (e->lo == lo && e->hi == hi) {
+			e->cell = cell;
+			e->generation = generation;
+			return 0;
+		}
+		/* Memory of others can have several cells: the largest one stays. */
+		if (!is_dead(e) && e->hi - e->lo > hi - lo) return 0;
+	}
+	if (n_intervals > 2 * swept + 64) sweep_intervals();
+	interval *e = malloc(sizeof *e);
+	if (e) *e = (interval){lo, hi, cell, generation};
+	if (!e || !tsearch(e, &intervals, compare_intervals)) {
+		free(e);
 		PyErr_NoMemory();
 		return -1;
 	}
-	by_address.used = 0;
-	for (size_t i = 0; i < by_address.size; i++) {
-		indexed *e = &by_address.slots[i];
-		if (!e->address || is_dead(e)) continue;
-		*slot_of(slots, size, e->address) = *e;
-		by_address.used++;
-	}
-	free(by_address.slots);
-	by_address.slots = slots;
-	by_address.size = size;
+	n_intervals++;
 	return 0;
 }
 
-int usmb_cell_index_at(usmb_cell *cell, const void *address)
+/* Whether the host can access the memory of a record, which is in USM. */
+static int is_lendable(const usmb_cell *record)
 {
-	if (!address) return 0;
-	if (2 * by_address.used >= by_address.size && grow_index() < 0) return -1;
-	indexed *e = slot_of(by_address.slots, by_address.size, address);
-	by_address.used += !e->address;
-	*e = (indexed){address, cell, usmb_cell_generation(cell)};
+	uint32_t flags = atomic_load_explicit(&record->flags, memory_order_relaxed);
+	return record->place && record->size != UINT64_MAX && flags & USMB_CELL_HOST_READABLE;
+}
+
+int usmb_cell_lend(usmb_cell *cell)
+{
+	cell = usmb_cell_record(cell);
+	const char *lo = cell->data;
+	if (!is_lendable(cell)) return 0;
+	if (usmb_cell_enter(cell) < 0) return -1;
+	if (lo < lent_lo) lent_lo = lo;
+	if (lo + cell->size > lent_hi) lent_hi = lo + cell->size;
 	return 0;
 }
 
-usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place)
+/* The live cell that covers [lo, hi), retained, or NULL. */
+static usmb_cell *cell_at(const char *lo, const char *hi)
 {
-	const void *at[2] = {address, other};
-	for (int i = 0; i < 2 && by_address.size > 0; i++) {
-		indexed *e = at[i] ? slot_of(by_address.slots, by_address.size, at[i]) : NULL;
-		if (!e || !e->address || !usmb_cell_try_retain(e->cell, e->generation)) continue;
-		if (e->cell->place == place && covers(e->cell, lo, hi)) return e->cell;
-		usmb_cell_drop_gil(e->cell);
-	}
+	interval *e = lo < hi ? interval_in(lo, lo + 1) : NULL;
+	return e && hi <= e->hi && usmb_cell_try_retain(e->cell, e->generation) ? e->cell : NULL;
+}
+
+usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi)
+{
+	usmb_cell *cell = lo < lent_lo || hi > lent_hi ? NULL : cell_at(lo, hi);
+	if (!cell || is_lendable(cell)) return cell;
+	usmb_cell_drop_gil(cell);
+	return NULL;
+}
+
+usmb_cell *usmb_cell_find(const char *lo, const char *hi, usmb_place *place)
+{
+	usmb_cell *cell = cell_at(lo, hi);
+	if (!cell || cell->place == place) return cell;
+	usmb_cell_drop_gil(cell);
 	return NULL;
 }
 
@@ -405,7 +484,7 @@ usmb_cell *usmb_cell_of_managed(void *managed, int versioned, void *data, uint64
 usmb_cell *usmb_cell_of_buffer(Py_buffer *owned, void *data, uint64_t size)
 {
 	usmb_cell *cell = new_cell(owned, end_buffer, data, size, NULL);
-	if (cell && owned->obj) cell->block = may_clear(owned->obj) ? USMB_BLOCK_CLEARS : 0;
+	if (cell && owned->obj && may_clear(owned->obj)) cell->block |= USMB_BLOCK_CLEARS;
 	return cell;
 }
 

@@ -48,7 +48,8 @@ static inline void usmb_cell_set_first_queue(usmb_cell *cell, PyObject *queue)
 enum {
 	USMB_BLOCK_CLEARS = 1,
 	USMB_BLOCK_IN_GO = 2,
-	USMB_BLOCK_AWAITS = 4 /* it replaced a dead cell: see usmb_awaiting */
+	USMB_BLOCK_BORROWS = 4,
+	USMB_BLOCK_AWAITS = 8 /* it replaced a dead cell: see usmb_awaiting */
 };
 static inline int usmb_cell_in_go(const usmb_cell *cell)
 {
@@ -61,12 +62,20 @@ static inline void usmb_cell_set_in_go(usmb_cell *cell)
 /* Drops the queues that Go has recorded for a cell that ends. */
 void usmb_go_forget_queues(usmb_cell *cell);
 
-/* USM by address, so that memory that returns by another object gets the same cell, with its record of
-   pending work. usmb_cell_index_at records an address at which other libraries may show the memory; -1 with
-   MemoryError. usmb_cell_find returns the cell that was recorded for one of two addresses, retained, if it
-   covers [lo, hi) at that place; NULL without an exception if there is none. GIL. */
-int usmb_cell_index_at(usmb_cell *cell, const void *address);
-usmb_cell *usmb_cell_find(const void *address, const void *other, const char *lo, const char *hi, usmb_place *place);
+/* USM by address, so that memory that comes back by another object has one record of pending work. usmb_cell_enter records
+   the memory of a cell's record; -1 with MemoryError. usmb_cell_find returns the live cell at that place that covers
+   [lo, hi), retained; NULL without an exception if there is none. GIL. */
+int usmb_cell_enter(usmb_cell *cell);
+usmb_cell *usmb_cell_find(const char *lo, const char *hi, usmb_place *place);
+/* The same for memory to which the host gets access, and for memory of any place. All cells of plain memory in such USM are
+   aliases of its record, so they wait for the work of devices on it. Addresses outside of all such memory cost nothing. */
+int usmb_cell_lend(usmb_cell *cell);
+usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi);
+/* Makes a cell of storage.c, which only the caller knows, an alias of another one, unless it is one. The object that
+   the cell owns keeps the memory of the other one alive: the alias owns no reference of it, which would hide cycles from
+   the collector. */
+void usmb_cell_alias(usmb_cell *cell, usmb_cell *of);
+
 /* Makes a cell that owns a block of malloc. */
 usmb_cell *usmb_cell_of_block(void *block, uint64_t size);
 /* The Python object that such a cell keeps alive, for the collector, borrowed; NULL if it has none, or one

@@ -144,7 +144,7 @@ PyObject *usmb_array_suai(PyObject *self, void *closure)
 	usmb_array *a = (usmb_array *)self;
 	(void)closure;
 	usmb_owner_drain();
-	if (suai_check(a) < 0) return NULL;
+	if (suai_check(a) < 0 || usmb_array_allowed(a) < 0) return NULL;
 	if (!(a->flags & USMB_ARR_OURS) && (usmb_array_wait_known(a) < 0 || usmb_array_address_shown(a) < 0))
 		return NULL;
 	pattern *p = pattern_for(a);
@@ -581,15 +581,14 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
-	const void *owner = p->in.owner_size == UINT64_MAX ? NULL : (const void *)(uintptr_t)p->in.owner;
-	usmb_cell *cell = usmb_cell_find(lo, owner, lo, hi, place);
+	usmb_cell *cell = usmb_cell_find(lo, hi, place);
 	if (cell && (p->view || narrows(cell, p->in.readonly))) {
 		usmb_cell_drop_gil(cell);
 		cell = NULL;
 	}
 	if (!cell) {
 		cell = new_cell(obj, p, out, place);
-		if (!cell || usmb_cell_index_at(cell, lo) == 0) return cell;
+		if (!cell || usmb_cell_enter(cell) == 0) return cell;
 		usmb_cell_drop_gil(cell);
 		return NULL;
 	}
@@ -662,6 +661,7 @@ static PyObject *import_dict(PyObject *obj, PyObject *iface, int ours)
 	parsed p;
 	char type[64];
 	PyObject *r = NULL;
+	if (usmb_go_allowed() < 0) return NULL;
 	begin(&p);
 	p.ours = ours;
 	if (!PyDict_CheckExact(iface))
@@ -727,6 +727,7 @@ PyObject *usmb_from_suai(PyObject *module, PyObject *obj)
 	char type[64];
 	(void)module;
 	usmb_owner_drain();
+	if (usmb_object_allowed(obj) < 0) return NULL;
 	PyObject *known = usmb_import_memory(obj);
 	if (known || PyErr_Occurred()) return known;
 	if (usmb_is_array(obj)) return view_of_own((usmb_array *)obj);

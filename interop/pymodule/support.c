@@ -118,10 +118,20 @@ int usmb_raise_go(const usmb_goerr *e)
 int usmb_go_allowed(void)
 {
 	if (!usmb_py_in_child()) return 0;
-	usmb_raise(PyExc_RuntimeError,
-	           "usmbridge: this process is a fork of one that used usmbridge; exports and releases still work "
-	           "here, other operations need a new process (multiprocessing's \"spawn\")");
+	usmb_raise(
+	        PyExc_RuntimeError,
+	        "usmbridge: this process is a fork of one that used usmbridge; SYCL devices and USM do not work here. "
+	        "numpy.asarray(a) views memory that the host can read, and arrays with device=\"host\" can be made; "
+	        "for all else start a new process (multiprocessing's \"spawn\")");
 	return -1;
+}
+
+int usmb_object_allowed(PyObject *o)
+{
+	PyObject *const names[1] = {usmb_name.__sycl_usm_array_interface__};
+	if (!usmb_py_in_child()) return 0;
+	int has = usmb_type_has(o, names, 1);
+	return has > 0 ? usmb_go_allowed() : has;
 }
 
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name)

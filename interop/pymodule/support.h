@@ -46,6 +46,7 @@
 	X(_get_capsule) \
 	X(dpctl) \
 	X(__dlpack__) \
+	X(ndarray) \
 	X(__dlpack_device__) \
 	X(__dlpack_c_exchange_api__) \
 	X(__sycl_usm_array_interface__) \
@@ -118,8 +119,11 @@ int usmb_raise_go(const usmb_goerr *e);
 PyObject *usmb_goerr_exception(const usmb_goerr *e);
 /* Raises an exception of class kind with a message in the format of printf; returns NULL. */
 PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* 0; -1 with RuntimeError in a forked child, where Go cannot run. */
+/* The gate of forked children, before each operation that reaches Go, SYCL, dpctl or dpnp: 0; -1 with RuntimeError in a
+   forked child, where none of them runs. */
 int usmb_go_allowed(void);
+/* The same for an object of a library of SYCL, which a forked child must not ask for its memory; 0 for others. */
+int usmb_object_allowed(PyObject *o);
 /* The attribute name of o. NULL without an exception if there is none, with one if the access
    raised anything but AttributeError. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);

@@ -2,6 +2,7 @@
    classes where dpctl is loaded, and the six forms of a syclobj. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support.h"
 #include "sycl.h"
@@ -150,10 +151,21 @@ PyObject *usmb_py_devices(PyObject *m, PyObject *unused)
 	return out;
 }
 
+/* The Device of the host backend in a forked child, where Go cannot describe it. */
+static PyObject *host_device(void)
+{
+	usmb_device_info info = {.filter = "host", .name = "Go host backend", .backend = "host", .type = "host"};
+	info.memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	info.has_dl = 1;
+	info.dl_type = USMB_DL_CPU;
+	return device_for(&info);
+}
+
 static PyObject *device_named(const char *filter)
 {
 	PyObject *d = PyDict_GetItemString(by_filter, filter);
 	if (d) return Py_NewRef(d);
+	if (usmb_py_in_child() && strcmp(filter, "host") == 0) return host_device();
 	PyObject *all = usmb_py_devices(NULL, NULL); /* fills the dictionary */
 	if (!all) return NULL;
 	Py_DECREF(all);
@@ -353,19 +365,20 @@ static void *sycl_object_ref(PyObject *self)
 static void end_queue(PyObject *capsule)
 {
 	const char *name = PyCapsule_GetName(capsule);
-	if (name && (!strcmp(name, queue_name) || !strcmp(name, queue_used)))
+	if (name && !usmb_py_in_child() && (!strcmp(name, queue_name) || !strcmp(name, queue_used)))
 		usmb_sycl_queue_delete(PyCapsule_GetPointer(capsule, name));
 }
 
 static void end_context(PyObject *capsule)
 {
 	const char *name = PyCapsule_GetName(capsule);
-	if (name && (!strcmp(name, context_name) || !strcmp(name, context_used)))
+	if (name && !usmb_py_in_child() && (!strcmp(name, context_name) || !strcmp(name, context_used)))
 		usmb_sycl_context_delete(PyCapsule_GetPointer(capsule, name));
 }
 
 static PyObject *sycl_object_capsule(PyObject *self, PyObject *unused)
 {
+	if (usmb_go_allowed() < 0) return NULL;
 	int is_queue = Py_TYPE(self) == queue_type;
 	void *own = sycl_object_ref(self);
 	void *ref = !own ? NULL : is_queue ? usmb_sycl_queue_copy(own) : usmb_sycl_context_copy(own);
@@ -382,8 +395,11 @@ static PyObject *sycl_object_capsule(PyObject *self, PyObject *unused)
 static void sycl_object_dealloc(PyObject *self)
 {
 	PyTypeObject *type = Py_TYPE(self);
-	usmb_sycl_queue_delete(((sycl_object *)self)->queue);
-	usmb_place_release(((sycl_object *)self)->place);
+	/* Deleting calls SYCL, which a forked child must not. */
+	if (!usmb_py_in_child()) {
+		usmb_sycl_queue_delete(((sycl_object *)self)->queue);
+		usmb_place_release(((sycl_object *)self)->place);
+	}
 	PyObject_Free(self);
 	Py_DECREF(type);
 }
@@ -399,6 +415,7 @@ static PyObject *sycl_object_repr(PyObject *self)
 static PyObject *sycl_object_compare(PyObject *a, PyObject *b, int op)
 {
 	if (Py_TYPE(a) != Py_TYPE(b) || (op != Py_EQ && op != Py_NE)) return Py_NewRef(Py_NotImplemented);
+	if (sycl_object_ref(a) != sycl_object_ref(b) && usmb_go_allowed() < 0) return NULL;
 	int same = Py_TYPE(a) == queue_type ? usmb_sycl_queue_equal(sycl_object_ref(a), sycl_object_ref(b))
 	                                    : usmb_sycl_context_equal(sycl_object_ref(a), sycl_object_ref(b));
 	return PyBool_FromLong(same == (op == Py_EQ));
@@ -483,7 +500,7 @@ static PyObject *as_dpctl(PyObject *l)
 
 PyObject *usmb_public_context(usmb_place *place)
 {
-	return as_dpctl(sycl_object_of(context_type, place));
+	return usmb_go_allowed() < 0 ? NULL : as_dpctl(sycl_object_of(context_type, place));
 }
 
 /* ---- the queue of a place, if the caller passed none --------------------------------- */
@@ -499,7 +516,7 @@ static struct {
 
 static void keep_at(unsigned at, uint64_t serial, PyObject *queue, void *context)
 {
-	PyObject *old = kept[at].queue;
+	PyObject *old = usmb_py_in_child() ? NULL : kept[at].queue;
 	if (!usmb_py_in_child()) usmb_sycl_context_delete(kept[at].context);
 	kept[at].serial = serial;
 	kept[at].queue = queue;
@@ -542,6 +559,7 @@ PyObject *usmb_public_queue(usmb_place *place)
 	PyObject *known = usmb_kept_queue(place);
 	unsigned at = place->id % KEPT;
 	int keep;
+	if (usmb_go_allowed() < 0) return NULL;
 	if (__builtin_expect(known != NULL, 1)) return Py_NewRef(known);
 	PyObject *queue = find_queue(place, &keep);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
@@ -672,6 +690,8 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 {
 	char type[64];
 	memset(out, 0, sizeof *out);
+	if (PyUnicode_Check(o)) return from_filter(Py_NewRef(o), out);
+	if (usmb_go_allowed() < 0) return -1;
 	int is_queue, found = dpctl_ref(o, &is_queue, &out->ref);
 	if (found < 0) return -1;
 	if (found) {
@@ -688,7 +708,6 @@ int usmb_syclref_get(PyObject *o, usmb_syclref *out, const char *what)
 		return 0;
 	}
 	if (PyCapsule_CheckExact(o)) return from_capsule(Py_NewRef(o), out, what);
-	if (PyUnicode_Check(o)) return from_filter(Py_NewRef(o), out);
 	PyObject *capsule = PyObject_CallMethodObjArgs(o, usmb_name._get_capsule, NULL);
 	if (!capsule) {
 		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
@@ -740,6 +759,7 @@ int usmb_syclref_device(PyObject *o, usmb_syclref *out, const char *what)
 	memset(out, 0, sizeof *out);
 	if (!filter && PyUnicode_Check(o)) filter = o;
 	if (filter) return from_filter(Py_NewRef(filter), out);
+	if (usmb_go_allowed() < 0) return -1;
 	const usmb_typeinfo *info = usmb_typeinfo_of(o);
 	if (!info) return -1;
 	if (info->kind == USMB_KIND_DEVICE) return from_sycl_device(o, out, what);

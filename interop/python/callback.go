@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/usmbridge/usmbridge/interop/internal/goexit"
 	"github.com/usmbridge/usmbridge/interop/internal/values"
 )
 
@@ -26,6 +27,11 @@ type Args struct {
 // converted as by Interpreter.New. If it is an owned *Object, it is then released. An
 // error is raised as the exception that the package comment describes. A panic is raised as a
 // RuntimeError with the stack of the panic.
+//
+// The function must return or panic. It must not call runtime.Goexit, as FailNow and Fatal of a
+// testing.T and the functions of testify's require do: the frames of Python below it cannot be
+// unwound. The program then ends with a panic that names the function and cannot be recovered.
+// Return an error instead.
 type Func func(args Args) (any, error)
 
 // PanicError is the error of a panic in a Func. Python receives it as a RuntimeError.
@@ -66,11 +72,22 @@ func newFunction(name, doc string, f Func) (ptr, error) {
 // with the error indicator set.
 func goCall(handle uintptr, args, kwargs ptr) ptr {
 	cb := handleValue(handle).(*callback)
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if v := recover(); v != nil {
+			panic(v) // not of the Func, whose panics run recovers
+		}
+		goexit.End("python: the Go function " + cb.name)
+	}()
 	p, err := cb.run(args, kwargs)
 	if err != nil {
 		Raise(err)
-		return nil
+		p = nil
 	}
+	returned = true
 	return p
 }
 

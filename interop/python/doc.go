@@ -63,8 +63,26 @@
 // Go never finalizes the interpreter. Interpreter.Close runs the atexit functions,
 // flushes the output and makes later calls fail with ErrGone. Under Main and in an
 // adopted process, Python's own exit does the same. References dropped after that are
-// leaked. In a child made by fork without exec, calls into Go raise RuntimeError and
-// calls from Go return ErrForked.
+// leaked.
+//
+// # Forked children
+//
+// In a child made by fork without exec (os.fork, multiprocessing's start method "fork"), the Go
+// runtime cannot run. Calls from Python into Go raise RuntimeError. When Python code that forked
+// would return into Go, the child ends instead: it flushes sys.stdout and sys.stderr and exits as by
+// os._exit, without functions of atexit, Go's deferred functions and destructors of C++ libraries. A
+// SystemExit gives the exit status, another exception is printed and gives 1, and a return gives 0.
+// If Go and Python functions call each other, the first return into Go ends the child. Python's
+// threads of the child end with it: join them before. If a thread that Python started forks, the child
+// ends with that thread. A Go program that forks in C code of its own gets ErrForked for calls into
+// Python.
+//
+// Signals that the Go runtime handles have in the child the action that they had before Go started:
+// the default, unless the parent of the program ignored them. So
+// multiprocessing.Process.terminate ends a child although the Go program handles SIGTERM by
+// signal.Notify. SIGPIPE is ignored, as in Python, so that a write to a closed pipe raises
+// BrokenPipeError. Handlers that Python or C code installed stay. A crash ends the child by its
+// signal, after faulthandler if that is enabled, without a report of Go.
 //
 // # Tests with the race detector
 //

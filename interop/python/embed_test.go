@@ -117,7 +117,7 @@ func TestInChild(t *testing.T) {
 		{"FuncFreed", testFuncFreed}, {"ThreadState", testThreadState}, {"BuiltinModule", testBuiltinModule},
 		{"ForeignThread", testForeignThread}, {"GIL", testGIL}, {"WithoutGIL", testWithoutGIL},
 		{"FailedAs", testFailedAs}, {"TypedFuncs", testTypedFuncs}, {"GenericNames", testGenericNames},
-		{"CallContext", testCallContext}, {"CallContextInC", testCallContextInC},
+		{"ForkedChildren", testForkedChildren}, {"CallContext", testCallContext}, {"CallContextInC", testCallContextInC},
 		{"CallContextWaits", testCallContextWaits}, {"CallContextMisuse", testCallContextMisuse},
 		{"CallContextNested", testCallContextNested}, {"CallContextSwallowed", testCallContextSwallowed},
 		{"LateInterrupts", testLateInterrupts},

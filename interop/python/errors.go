@@ -29,7 +29,8 @@ var (
 	// ErrGone is returned after the end of the interpreter (Interpreter.Close, or Python's own exit).
 	ErrGone = errors.New("Python has ended in this process")
 	// ErrForked is returned in a child made by fork without exec, in which the Go runtime has no
-	// threads. Start children with "spawn" instead.
+	// threads. A child that Python code forked ends before it returns into Go, so only one that C code
+	// forked sees this error. Start children with "spawn" instead.
 	ErrForked = errors.New("Go cannot be entered in a forked child; use the spawn start method")
 )
 

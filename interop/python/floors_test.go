@@ -20,7 +20,8 @@ var floors = []string{
 	"usmb_pytable",  // CPython's types, the table and its loader
 	"usmb_pymacros", // CPython's names for the members of the table
 	"usmb_pyapi",    // CPython's C API for C files
-	"usmb_pystate",  // entering, drains, shutdown, fork
+	"usmb_pychild",  // forked children: signals, their end
+	"usmb_pystate",  // entering, drains, shutdown
 	"usmb_pyinit",   // built-in modules, starting the interpreter
 	"usmb_pyresult", // the beginning and the end of an operation
 	"usmb_pycall",   // calls with a context

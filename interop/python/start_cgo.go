@@ -25,6 +25,8 @@ import (
 
 const errBuf = 1024
 
+func init() { C.usmb_py_note_go_handler() }
+
 func startError(library string, kind, err error) error {
 	return &OpError{Op: "Start", Path: library, Kind: kind, Err: err}
 }

@@ -192,6 +192,10 @@ usmb_pyret usmb_py_call_with(usmb_call *c, void *f, void **args, size_t nargs, v
 	c->state = USMB_CALL_ENDED;
 	int unseen = end_innermost();
 	if (!r.val) usmb_py_take_exception(&r);
+	if (usmb_py_in_child()) {
+		Py_XDECREF(r.val);
+		usmb_py_end_child(NULL); /* here, because more calls of a batch may follow */
+	}
 	if (c->asked) r.num = USMB_CALL_ASKED | (unseen ? USMB_CALL_UNSEEN : 0);
 	/* The exception of an enclosing call may have been raised in this call. */
 	if (r.exc && stopped(r.exc, c->asked ? MAX_CHAIN : 1)) r.num |= USMB_CALL_STOPPED;

@@ -231,6 +231,7 @@
 	X(PyExc_RuntimeError) \
 	X(PyExc_RuntimeWarning) \
 	X(PyExc_SystemError) \
+	X(PyExc_SystemExit) \
 	X(PyExc_TimeoutError) \
 	X(PyExc_TypeError) \
 	X(PyExc_ValueError)
@@ -251,6 +252,7 @@
 	X(PyDict_Type) \
 	X(PyFloat_Type) \
 	X(PyLong_Type) \
+	X(PyMemoryView_Type) \
 	X(PySlice_Type) \
 	X(PyTuple_Type)
 

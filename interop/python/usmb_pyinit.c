@@ -198,6 +198,7 @@ int usmb_py_initialize(const char *program, const wchar_t *wide_program, char *e
 		take_error(err, n);
 		rc = -1;
 	}
+	if (usmb_py_in_child()) usmb_py_end_child(NULL); /* sitecustomize forked */
 	PyEval_SaveThread();
 	return rc;
 }

@@ -194,6 +194,7 @@
 #define PyExc_RuntimeError usmb_py.PyExc_RuntimeError
 #define PyExc_RuntimeWarning usmb_py.PyExc_RuntimeWarning
 #define PyExc_SystemError usmb_py.PyExc_SystemError
+#define PyExc_SystemExit usmb_py.PyExc_SystemExit
 #define PyExc_TimeoutError usmb_py.PyExc_TimeoutError
 #define PyExc_TypeError usmb_py.PyExc_TypeError
 #define PyExc_ValueError usmb_py.PyExc_ValueError
@@ -204,6 +205,7 @@
 #define PyDict_Type (*usmb_py.PyDict_Type)
 #define PyFloat_Type (*usmb_py.PyFloat_Type)
 #define PyLong_Type (*usmb_py.PyLong_Type)
+#define PyMemoryView_Type (*usmb_py.PyMemoryView_Type)
 #define PySlice_Type (*usmb_py.PySlice_Type)
 #define PyTuple_Type (*usmb_py.PyTuple_Type)
 

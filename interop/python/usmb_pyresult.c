@@ -27,6 +27,7 @@ void usmb_py_take_exception(usmb_pyret *r)
 {
 	r->val = NULL;
 	r->exc = take_exception();
+	if (usmb_py_in_child()) usmb_py_end_child(r->exc);
 	r->code = USMB_PYE_EXCEPTION;
 }
 

@@ -24,7 +24,8 @@ typedef struct usmb_pyret {
 	PyGILState_STATE st; \
 	if ((r.code = usmb_py_enter(&st))) return r
 
-/* GIL: moves the current exception to r, normalized and with its traceback. */
+/* GIL: moves the current exception to r, normalized and with its traceback. In a forked child it ends the
+   process. */
 void usmb_py_take_exception(usmb_pyret *r);
 
 /* Releases the GIL. Returns r, or the current exception if ok is 0. */

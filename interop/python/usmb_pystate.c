@@ -3,14 +3,12 @@
 /* The state of the interpreter in this process: entering, drains, shutdown, fork. */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "usmb_pystate.h"
 
 _Atomic int usmb_py_state;
-_Atomic int usmb_py_forked;
 _Atomic int usmb_py_drain_wanted;
 
 #define MAX_HOOKS 16
@@ -79,6 +77,7 @@ int usmb_py_enter(PyGILState_STATE *st)
 	*st = PyGILState_Ensure();
 	if (!kept) keep_thread(had);
 	usmb_py_drain();
+	if (usmb_py_in_child()) usmb_py_end_child(NULL); /* a finalizer forked */
 	return USMB_PYE_OK;
 }
 
@@ -87,6 +86,8 @@ void usmb_py_leave(PyGILState_STATE st)
 	/* Not in a nested call: a finalizer may change an object to whose memory the result of an
 	   earlier operation points. */
 	if (depth == 1) usmb_py_drain();
+	/* The process forked since usmb_py_enter, which fails in a child. */
+	if (usmb_py_in_child()) usmb_py_end_child(NULL);
 	PyGILState_Release(st);
 	if (--depth == 0) atomic_fetch_sub(&inside, 1);
 }
@@ -280,14 +281,11 @@ static PyObject *exit_hook(PyObject *self, PyObject *args)
 static void in_child(void)
 {
 	draining = 0; /* The thread that was draining may not exist in the child. */
-	atomic_store(&usmb_py_forked, 1);
 	atomic_store(&inside, depth > 0);
 	atomic_store(&working[0], 0);
 	atomic_store(&working[1], 0);
 }
 
-/* Runs when the library is loaded, because a process may fork before Python imports a module
-   of this project, and Go does not run in that child either. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, in_child);
@@ -331,33 +329,11 @@ int usmb_py_install(void)
 
 /* ---- extension modules ---------------------------------------------------------------- */
 
-/* The signals that were ignored when the library was loaded. */
-static unsigned char ignored[NSIG];
-
-/* The constructor has the first priority that programs may use, so it runs before the
-   start of the Go runtime. */
-__attribute__((constructor(101))) static void note_ignored(void)
-{
-	struct sigaction now;
-	for (int sig = 1; sig < NSIG; sig++)
-		ignored[sig] = sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
-}
-
-/* Ignores these signals again. The Go runtime handles SIGPIPE, which Python ignores. A program
-   that Python starts without restore_signals inherits ignored signals, but not handlers. Go
-   needs only the error of the write. */
-static void ignore_again(void)
-{
-	struct sigaction now;
-	for (int sig = 1; sig < NSIG; sig++)
-		if (ignored[sig] && sigaction(sig, NULL, &now) == 0 && now.sa_handler != SIG_IGN) signal(sig, SIG_IGN);
-}
-
 int usmb_py_adopt(void)
 {
 	const char *missing = NULL;
 	if (usmb_py_load(NULL, &missing)) return -1;
 	if (!Py_IsInitialized()) return -1;
-	if (!usmb_py_alive()) ignore_again(); /* once, because the program may change signals later */
+	if (!usmb_py_alive()) usmb_py_ignore_again(); /* once, because the program may change signals later */
 	return usmb_py_install();
 }

@@ -1,13 +1,13 @@
 /*
  * usmb_pystate.h: the state of the interpreter in this process: acquiring the GIL,
- * draining dropped references, shutdown, forked children.
+ * draining dropped references, shutdown.
  */
 #ifndef USMB_PYSTATE_H
 #define USMB_PYSTATE_H
 
 #include <stdatomic.h>
 
-#include "usmb_pyapi.h"
+#include "usmb_pychild.h"
 
 /*
  * The state of the interpreter.
@@ -21,14 +21,6 @@ extern _Atomic int usmb_py_state;
 static inline int usmb_py_alive(void)
 {
 	return atomic_load_explicit(&usmb_py_state, memory_order_acquire) == USMB_PY_ALIVE;
-}
-
-/* 1 in a child made by fork without exec. Code that calls Go checks this first and raises
-   RuntimeError, because the Go runtime of a forked child has no threads. C code may run. */
-extern _Atomic int usmb_py_forked;
-static inline int usmb_py_in_child(void)
-{
-	return atomic_load_explicit(&usmb_py_forked, memory_order_relaxed);
 }
 
 /*
@@ -74,7 +66,8 @@ enum {
 };
 
 /* Any thread: acquires the GIL and runs requested drains. Calls nest. If it returns
-   USMB_PYE_OK, the thread must call usmb_py_leave with *st, in reverse order of nesting. */
+   USMB_PYE_OK, the thread must call usmb_py_leave with *st, in reverse order of nesting. In a child that
+   was forked meanwhile, usmb_py_leave ends the process: see usmb_py_end_child. */
 int usmb_py_enter(PyGILState_STATE *st);
 void usmb_py_leave(PyGILState_STATE st);
 

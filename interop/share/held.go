@@ -154,7 +154,7 @@ func (p *Peer) openArray(d *description) (*usmarray.Array, error) {
 // o.held.arrays, which keeps m mapped. If arrayOf fails, it ends the lease. Any goroutine may call it.
 func (p *Peer) arrayOf(o *opened, m *segment.Mapping, d *description) (*usmarray.Array, error) {
 	const op = "Open"
-	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{Place: m.Place(), Release: o.end})
+	buffer, err := memmgr.FromForeign(unsafe.Add(m.Data(), d.offset), d.size, memmgr.ForeignOptions{Place: m.Place(), Interprocess: true, Release: o.end})
 	if err != nil {
 		o.end()
 		return nil, withOp(op, err)

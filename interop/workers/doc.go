@@ -95,7 +95,9 @@
 // that ends: the kernel kills it (PR_SET_PDEATHSIG), and it watches its connection. A worker leads its
 // own process group. The group is killed when the worker has ended, so the processes that the worker
 // started end too, unless they left the group; and Ctrl-C at a terminal does not reach it. A worker
-// ignores SIGINT, SIGTERM and SIGHUP, because its maker decides. Processes that a worker started survive
+// ignores SIGINT, SIGTERM and SIGHUP, because its maker decides. Processes that it starts do not, forked
+// children included. A child that a function forks ends at the end of the function, and the worker goes on: see package
+// python, Forked children. Processes that a worker started survive
 // only if the maker is killed (SIGKILL) at the same time as the worker.
 //
 // # Thread safety and resources

@@ -74,6 +74,9 @@ func failed(op string, err error) error {
 // Audience returns the access that peers have to the memory.
 func (r *Resource) Audience() Audience { return r.audience }
 
+// Interprocess reports that other processes can access the memory.
+func (r *Resource) Interprocess() bool { return true }
+
 // Place implements [memmgr.Resource].
 func (r *Resource) Place() *syclobj.Place { return r.place }
 

@@ -11,7 +11,8 @@ import (
 )
 
 // Launch submits the kernel on a queue of the context and device that it was built for, and does not wait
-// for it; the package documentation describes the order. It allocates nothing on the Go heap.
+// for it; the package documentation describes the order. Views of the memory that exist do not wait for the kernel
+// (Array.Wait does). It allocates nothing on the Go heap.
 //
 // The error may report that earlier work on an array has failed (syclobj.ErrAsync), which would otherwise
 // be lost; this launch was submitted nevertheless. All other errors mean that nothing was submitted.

@@ -15,6 +15,7 @@ def _with_ndarrays(o, depth=0):
     The result is o itself if there is no Array in it.
     """
     if type(o) is Array:
+        o._reach()  # the same in a forked child as Array's methods
         return numpy.asarray(o)
     if not isinstance(o, (list, tuple)) or depth == _MAX_DEPTH:
         return o

@@ -15,7 +15,7 @@ def _staged(a, padded):
     It is in host USM of the same context, to which the device copies directly. It is in plain memory if the
     device has no host USM.
     """
-    if a.usm_type is not None and not padded:
+    if a.usm_type is not None and not padded and not _native._in_child():
         try:
             copy = empty(a.shape, a.dtype, usm_type="host", sycl_queue=a._queue)
         except ValueError:
@@ -57,8 +57,6 @@ def unpickle(buffer, dtype, shape, order, padded, usm_type, device, readonly, /)
         if usm_type is None and a.usm_type is None:
             return made
         there = asarray(a, usm_type=usm_type, device=device)
-    elif child:  # Go and SYCL cannot be called there, so the copy is in Python's memory
-        there = asarray(bytearray(buffer))
     else:
         there = asarray(a, usm_type=usm_type, device=device, copy=True)
     return made if there is a else _native._of_bytes(there, *layout)

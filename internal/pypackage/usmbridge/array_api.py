@@ -246,8 +246,11 @@ def _load_dpnp():
 
 
 def _by_dpnp(place):
-    """Reports whether dpnp computes for the memory of an Array."""
-    return place.usm_type is not None and (_dpnp or (_dpnp is None and _load_dpnp())) is not False
+    """Reports whether dpnp computes for the memory of an Array. RuntimeError for USM in a forked child."""
+    if place.usm_type is None:
+        return False
+    place._reach()
+    return (_dpnp or (_dpnp is None and _load_dpnp())) is not False
 
 
 def _usm(a):
@@ -381,11 +384,26 @@ def _call(place, module, name, args, kwargs):
         beside = place if place.usm_type is not None and "out" not in kwargs else None
         return _wrapped(_computed(False, module, name, args, kwargs, numpy.asarray), beside)
     _bound_owners()
-    with _lock:
-        if module and _waits(place, module, name):
-            # dpnp needs no such tasks for memory of its own.
-            return _wrapped(_computed(True, module, name, args, kwargs, _usm_copy, place._settle), place)
-        return _wrapped(_computed(True, module, name, args, kwargs, _usm_dpnp if module else _usm), place)
+    try:
+        with _lock:
+            if module and _waits(place, module, name):
+                # dpnp needs no such tasks for memory of its own.
+                return _wrapped(_computed(True, module, name, args, kwargs, _usm_copy, place._settle), place)
+            return _wrapped(_computed(True, module, name, args, kwargs, _usm_dpnp if module else _usm), place)
+    finally:
+        _end_use(args)
+        if kwargs:
+            _end_use(kwargs.values())
+
+
+def _end_use(args):
+    """Waits for work on the Arrays among args, in lists and tuples too, whose memory others can access without a call."""
+    for x in args:
+        t = type(x)
+        if t is Array:
+            x._end_use()
+        elif t is list or t is tuple:
+            _end_use(x)
 
 
 def _computed(usm, module, name, args, kwargs, convert, begin=None):

@@ -34,6 +34,7 @@ var layers = []layer{
 	{"internal/cells", []string{"memmgr", "internal/owner", "internal", "syclobj"}},
 	{"usmarray", []string{"memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
 	{"interop/internal/transfer/transfertest", []string{"usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "internal/testenv", "syclobj", "dlpack"}},
+	{"interop/internal/forktest", []string{"interop", "internal/testenv", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
 	{"internal/testenv", []string{"interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}}, // in no other list: for tests
 	{"interop", []string{"usmarray", "memmgr", "internal/cells", "internal/owner", "internal", "syclobj", "dlpack"}},
 	{"internal/pypackage/extension", []string{"internal", "interop", "usmarray", "memmgr", "internal/cells", "internal/owner", "syclobj", "dlpack"}},

@@ -150,6 +150,32 @@ def capsule(a):
     del c
 
 
+@step("fork/waits")
+def fork(a):
+    a._pointer, a.sycl_queue
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if a.tolist() == [4.0] * N else 1)
+    if os.waitpid(pid, 0)[1]:
+        raise AssertionError("the child read other values")
+
+
+@step("fork/out of time")
+def fork_out_of_time(a):
+    """A barrier can be pending afterwards: it waits for a kernel of the user, not for tasks."""
+    kernel(a.sycl_queue, 1 << 26)
+    earlier = ub._native._fork_limit(0.03)
+    fork_only()
+    ub._native._fork_limit(earlier)
+
+
+def fork_only():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
 @step("user/kernel")
 def kernel_of_user(a):
     kernel(a.sycl_queue, 1 << 18)

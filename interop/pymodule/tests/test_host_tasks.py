@@ -14,7 +14,7 @@ ROOT = os.path.dirname(__file__)
 SECONDS = float(os.environ.get("USMB_HOST_TASKS_SECONDS", 0))
 QUEUES = ("default", "out-of-order", "in-order")
 # Steps whose memory users or consumers have seen, and functions of dpnp that wait for the queue: they wait for a barrier.
-WAITING = ("export/", "end/", "user/", "read/", "copy/", "fft/")
+WAITING = ("export/", "end/", "fork/", "user/", "read/", "copy/", "fft/")
 
 
 @pytest.fixture(scope="module", autouse=True)

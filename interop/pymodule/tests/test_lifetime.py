@@ -74,20 +74,18 @@ if pid == 0:
     b = ub.from_dlpack(np.arange(3.)); b = b[::-1]; c = b.__dlpack__(max_version=(1, 0)); del b, c
     memoryview(h); h.__array_interface__;
     if u is not None:
-        u.__dlpack_device__(); u.__dlpack__(max_version=(1, 0)); u.__sycl_usm_array_interface__["shape"]
+        u.__dlpack_device__(); memoryview(u); np.from_dlpack(u, device="cpu")
     del v, a
     gc.collect()
     assert sys.getrefcount(x) == 2
     n = 0
-    for f in (lambda: ub.empty(3), lambda: ub.devices(), lambda: ub.stats(), lambda: h.copy(), lambda: ub.asarray([1, 2]),
-              lambda: ub.asarray([1, 2], dtype="float16"), lambda: ub.asarray(h, dtype="int4"), lambda: ub.asarray(h, copy=True),
-              lambda: h.__dlpack__(copy=True)):
+    for f in (lambda: ub.empty(3, interprocess=True, device="host"), lambda: ub.devices(), lambda: ub.stats(), lambda: ub.trim()):
         try:
             f()
         except RuntimeError as e:
             assert "fork" in str(e)
             n += 1
-    assert n == 9, n
+    assert n == 4, n
     assert "Array" in repr(h) and h.asnumpy().shape == (2, 3) and h.tolist() == [[0.0] * 3] * 2 and h.item(0) == 0
     print("child", flush=True)
     os._exit(0)

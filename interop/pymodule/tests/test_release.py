@@ -169,7 +169,7 @@ def test_every_use_after_release_is_refused(np, dpctl, before, tmp_path):
     for make in kinds(np):
         a = make()
         before(a)
-        public = [n for n in dir(a) if n not in dir(object) and n not in ("release", "__exit__", "__dlpack_c_exchange_api__", "__array_namespace__", "__module__")]
+        public = [n for n in dir(a) if n not in dir(object) and n not in ("release", "_end_use", "__exit__", "__dlpack_c_exchange_api__", "__array_namespace__", "__module__")]
         a.release()
         assert repr(a) == "<Array, released>" and a != None and isinstance(a, ub.Array)  # noqa: E711
         operators = {"__contains__", "__neg__", "__pos__", "__abs__", "__invert__"}

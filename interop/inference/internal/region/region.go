@@ -369,8 +369,9 @@ func (r *Registry) Acquire(from peercred.Client, name string, offset, size uint6
 		return b, nil, err
 	}
 	b, err = memmgr.FromForeign(unsafe.Add(e.mapping.Data(), offset), size, memmgr.ForeignOptions{
-		Place:   e.mapping.Place(),
-		Release: func() { r.leave(e) },
+		Place:        e.mapping.Place(),
+		Interprocess: true,
+		Release:      func() { r.leave(e) },
 	})
 	if err != nil {
 		r.leave(e)
