@@ -55,11 +55,10 @@ func (p *Pool) settle(ctx context.Context) bool {
 	return order.Within(cmp.Or(ctx, context.Background()), p.pending.Settle) == nil
 }
 
-// settleFrees is settle for memory in no pool.
-func settleFrees(ctx context.Context) {
-	if keeper.frees.Unsettled() {
-		_ = order.Within(cmp.Or(ctx, context.Background()), keeper.frees.Settle)
-	}
+// settleFrees waits for the work of other libraries on released memory in no pool, as settle does, and reports whether the
+// wait succeeded.
+func settleFrees(ctx context.Context) bool {
+	return !keeper.frees.Unsettled() || order.Within(cmp.Or(ctx, context.Background()), keeper.frees.Settle) == nil
 }
 
 // settleForWaiters is settle for pools that can serve a waiting request, in goroutines of their own.

@@ -107,9 +107,15 @@ var plainCells, foreignCells *owner.List
 func init() {
 	plainCells, foreignCells = owner.NewList(drainPlain), owner.NewList(drainForeign)
 	dropped.TakeBack = plainCells.Sync
-	owner.Settle = func() {
+	owner.Shown = owner.NewList(drainShown)
+	owner.Settle = func() bool {
 		foreignCells.Sync()
-		settleFrees(context.Background())
+		owner.Shown.Sync()
+		return settleFrees(context.Background())
+	}
+	owner.SettleEnded = func() {
+		owner.Shown.Sync()
+		keeper.frees.SettleEnded()
 	}
 }
 
@@ -227,6 +233,20 @@ func drainForeign(c *owner.Cell) {
 	order.DropQueues(c)
 	owner.Recycle(c)
 	end.call()
+}
+
+// drainShown releases the cell to which a dead cell of [owner.Shown] refers, once the work on the memory has ended.
+func drainShown(c *owner.Cell) {
+	end := owner.CellOf(owner.Pointer(c.Context))
+	s := order.EventsAt(c.Place)
+	ended := order.Empty{}.Ended(s, c) || order.Gather(s, c)
+	if !ended || c.Pending() != 0 {
+		keeper.after(s, c, end.Release)
+		return
+	}
+	order.DropQueues(c)
+	owner.Recycle(c)
+	end.Release()
 }
 
 // foreignEnd is what ends foreign memory.

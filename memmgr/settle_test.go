@@ -104,6 +104,34 @@ func TestShownMemoryWaitsForACallThatWaits(t *testing.T) {
 	}
 }
 
+// answering is a device that can say whether its queues are empty.
+type answering struct {
+	*locked
+	busy atomic.Bool
+}
+
+func (d *answering) QueueEmpty(queue uintptr) bool { return queue == 7 && !d.busy.Load() }
+
+// If the queues are known to be empty, such memory comes back without a wait.
+func TestShownMemoryComesBackFromEmptyQueues(t *testing.T) {
+	const size = 8 << 20
+	d := &answering{locked: &locked{Simulated: memtest.NewSimulated()}}
+	p := memmgr.NewPool(d, memmgr.WithSegment(size))
+	for range 2 {
+		d.busy.Store(true)
+		d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size / 2}))(t))
+		d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size / 4}))(t))
+		p.Tick()
+		require.EqualValues(t, 2, p.Stats().Active.Current, "the queue has work")
+		d.busy.Store(false)
+		p.Tick()
+		require.Zero(t, p.Stats().Active.Current)
+	}
+	require.Zero(t, d.barriers.Load()+d.waits.Load())
+	require.NoError(t, p.Close())
+	requireEmpty(t, d.locked)
+}
+
 // A limit, a tenant and a waiting request get such memory before they refuse or wait.
 func TestShownMemoryServesRefusedRequests(t *testing.T) {
 	const size = 1 << 20

@@ -50,7 +50,7 @@ typedef void *extension_fn(const char *name);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int state = USMB_CPU_QUEUES_ABSENT;
-static _Atomic int poll_waits;
+static _Atomic int poll_waits, all_in_order;
 static create_queue_fn *create_queue;
 static info_fn *device_info;
 
@@ -141,11 +141,17 @@ int usmb_cpu_queues_set_up(int late)
 	if (state == USMB_CPU_QUEUES_ABSENT) {
 		state = set_up();
 		if (state == USMB_CPU_QUEUES_IN_ORDER && late) state = USMB_CPU_QUEUES_LATE;
+		atomic_store(&all_in_order, state == USMB_CPU_QUEUES_IN_ORDER);
 		atomic_store(&poll_waits, state > USMB_CPU_QUEUES_IN_ORDER);
 	}
 	now = state;
 	pthread_mutex_unlock(&lock);
 	return now;
+}
+
+int usmb_cpu_queues_in_order(void)
+{
+	return atomic_load_explicit(&all_in_order, memory_order_relaxed);
 }
 
 int usmb_cpu_queues_poll(void)

@@ -18,6 +18,9 @@ enum {
  */
 int usmb_cpu_queues_set_up(int late);
 
+/* Returns 1 if all queues of the driver are in-order. */
+int usmb_cpu_queues_in_order(void);
+
 /* Returns 1 if waits for events must poll first, see cpuqueues.c. */
 int usmb_cpu_queues_poll(void);
 

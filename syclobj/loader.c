@@ -194,6 +194,7 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 	else
 		snprintf(real, nreal, "%s", path);
 	usmb_dp = table;
+	usmb_empty_bind(lib);
 	atomic_store_explicit(&usmb_symbols_ready, 1, memory_order_release);
 	return USMB_LOAD_OK;
 }

@@ -634,6 +634,13 @@ int usmb_sycl_place_for(void *ctx, void *queue, const void *lo, const void *hi, 
 	return err;
 }
 
+int usmb_place_in_order(const usmb_place *place)
+{
+	static const char cpu[] = "opencl:cpu:";
+
+	return usmb_cpu_queues_in_order() && place->filter != NULL && strncmp(place->filter, cpu, sizeof cpu - 1) == 0;
+}
+
 int usmb_sycl_place_new(void *queue, int32_t kind, usmb_place **out)
 {
 	usmb_device_table *t;

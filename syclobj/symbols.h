@@ -230,6 +230,9 @@ static inline int usmb_ready(void)
 	return atomic_load_explicit(&usmb_symbols_ready, memory_order_acquire);
 }
 
+/* Finds the function behind usmb_sycl_queue_empty. lib is the handle of dlopen. Called before usmb_symbols_ready is set. */
+void usmb_empty_bind(void *lib);
+
 /* Counts of live references; index USMB_LIVE_*. */
 extern _Atomic int64_t usmb_live_counts[];
 

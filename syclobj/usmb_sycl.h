@@ -112,6 +112,9 @@ static inline int usmb_place_shown(const usmb_place *place, void *out[2])
 	return n;
 }
 
+/* Returns 1 if out-of-order queues on the device of the place run their work in the order of submission too. */
+int usmb_place_in_order(const usmb_place *place);
+
 /* Adds a reference. NULL is ignored. */
 void usmb_place_retain(usmb_place *place);
 /* Drops a reference; the last one frees the place and its refs. NULL is ignored. */
@@ -309,6 +312,11 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
  * is the first failure, but all are waited for. Queues that occur twice are waited for once.
  */
 int usmb_sycl_wait_queues(void *const *queues, size_t n);
+/*
+ * Returns 1 if all work submitted to the queue, which is not NULL, is complete. Returns 0 if some is not, and always for
+ * releases of SYCL that cannot say so. Submits nothing and does not wait for work.
+ */
+int usmb_sycl_queue_empty(void *queue);
 /*
  * Makes later work of queue start after an event, which may be NULL, and after all work submitted to n
  * other queues: by barriers, or by waits if barriers must not be pending. Queues that are equal to an in-order

@@ -160,9 +160,18 @@ func (c *Cell) clear() {
 var DropQueues func(*Cell)
 
 // Settle waits for the work of other libraries on memory in no pool that was released, such as memory of other processes,
-// and gives it back, where only a call whose caller waits may do so. No lock may be held, but that of usmb_host_lock.
-// Package memmgr sets it.
-var Settle func()
+// and gives it back, where only a call whose caller waits may do so. It reports whether the waits succeeded. No lock may
+// be held, but that of usmb_host_lock. Package memmgr sets it.
+var Settle func() bool
+
+// SettleEnded is Settle for memory on which that work is known to have ended. It does not wait for work. Package memmgr
+// sets it.
+var SettleEnded func()
+
+// Shown is the home of the dead cells whose memory belongs to others and was shown to other libraries. Their Context is
+// the address of a second cell, of which they own a reference. The reference is released when the work of the other
+// libraries has ended. Package memmgr sets it.
+var Shown *List
 
 // Recycle makes a dead cell free for reuse and all its handles stale. The caller must not use the cell
 // afterwards.

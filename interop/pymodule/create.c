@@ -7,6 +7,7 @@
 #include "usmb_pycall.h"
 #include "array.h"
 #include "create.h"
+#include "dpnp.h"
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
@@ -237,6 +238,7 @@ int usmb_default_real(const usmb_defaults *d, const usmb_where *w, usmb_dl_dtype
 
 static int go_alloc(usmb_alloc_req *req, usmb_cell **cell, usmb_goerr *err)
 {
+	usmb_owner_settle(USMB_SETTLE_ENDED);
 	PyThreadState *saved = usmb_py_release_gil();
 	int r = usmb_go_alloc(req, cell, err);
 	usmb_py_acquire_gil(saved);
@@ -332,8 +334,11 @@ static usmb_cell *allocate(const usmb_where *w, int64_t bytes, int *wish)
 	if (*wish >= 0 && (cell = usmb_kept_take((uint64_t)bytes, (usmb_wish)*wish))) return cell;
 	if (request(w, &req) < 0) return NULL;
 	req.bytes = bytes;
-	for (int attempt = 0; go_alloc(&req, &cell, &err) < 0; attempt++) {
-		int again = err.kind == USMB_ERR_MEMORY ? room_made(bytes, attempt) : 0;
+	for (int attempt = 0, finished = 0; go_alloc(&req, &cell, &err) < 0;) {
+		int memory = err.kind == USMB_ERR_MEMORY;
+		/* dpnp keeps arrays alive until it has computed with them. */
+		int again = memory && !w->host && !finished++ ? usmb_dpnp_finish() : 0;
+		if (memory && again == 0) again = room_made(bytes, attempt++);
 		if (again == 0) usmb_raise_go(&err);
 		if (again != 1) return NULL;
 	}

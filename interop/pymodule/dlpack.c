@@ -848,13 +848,6 @@ static int64_t device_type_of(PyObject *x)
 	return type == -1 && !PyErr_Occurred() ? -2 : type;
 }
 
-/* Any device counts whose memory is not SYCL's or the host's, also an invalid one. */
-static int tensor_is_far(PyObject *x)
-{
-	int64_t type = device_type_of(x);
-	return type == -1 ? -1 : type != USMB_DL_CPU && type != USMB_DL_ONEAPI;
-}
-
 /* For memory that only its owner can reach: the owner copies it to the host. */
 static PyObject *tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx)
 {
@@ -1031,6 +1024,46 @@ PyObject *usmb_import_object(PyObject *x)
 	return info->kind == USMB_KIND_TENSOR || info->kind == USMB_KIND_DPNP_ARRAY ? note_producer(x, o) : o;
 }
 
+/* Takes over a, which may be NULL. */
+static PyObject *adapted(PyObject *a, const usmb_where *w, int copy)
+{
+	PyObject *r = a ? usmb_adapt((usmb_array *)a, NULL, w, copy, PyExc_BufferError) : NULL;
+	Py_XDECREF(a);
+	return r;
+}
+
+/* Imports an Array to a place, or a copy of it. Memory that DLPack cannot describe can be read on the host, and copied
+   to memory that DLPack can describe, as __dlpack__ does if it is asked for a device or a copy. */
+static PyObject *from_own(usmb_array *a, const usmb_where *w, int copy)
+{
+	usmb_place *place = usmb_array_place(a);
+	if (!place || place->dl_error == 0 || (!w && copy != 1)) return adapted(import_own(a), w, copy);
+	if (!usmb_array_alive(a) || usmb_array_check_aligned(a) < 0) return NULL;
+	return w ? usmb_adapt(a, NULL, w, copy, PyExc_BufferError) : usmb_copy_for(a, NULL);
+}
+
+/* Imports a tensor of another producer as plain memory. The producer exports or copies memory that cannot be imported:
+   memory of other devices, and USM that DLPack cannot describe. argument: the copy argument. */
+static PyObject *from_other_on_host(PyObject *x, PyObject *argument, const usmb_where *w, int copy)
+{
+	PyObject *type, *value, *trace;
+	int64_t device = device_type_of(x);
+	if (device == -1) return NULL;
+	if (device != USMB_DL_CPU && device != USMB_DL_ONEAPI) return tensor_take_on_host(x, argument, take_array, x);
+	PyObject *a = usmb_import_object(x);
+	if (a || device == USMB_DL_CPU || !PyErr_ExceptionMatches(PyExc_Exception)) return adapted(a, w, copy);
+	PyErr_Fetch(&type, &value, &trace);
+	a = tensor_take_on_host(x, argument, take_array, x);
+	if (!a && usmb_clear_exception() == 0) {
+		PyErr_Restore(type, value, trace);
+		return NULL;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(value);
+	Py_XDECREF(trace);
+	return a;
+}
+
 PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
 	PyObject *const names[3] = {NULL, usmb_name.device, usmb_name.copy};
@@ -1045,16 +1078,12 @@ PyObject *usmb_from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n
 	if (copy < 0) return NULL;
 	if (has_device && usmb_parse_device(v[1], &w) < 0) return NULL;
 	PyObject *r = NULL;
-	int far = has_device && w.host ? tensor_is_far(v[0]) : 0;
-	if (far >= 0) {
-		PyObject *a = far ? tensor_take_on_host(v[0], v[2], take_array, v[0]) : usmb_import_object(v[0]);
-		if (!a || far) {
-			r = a;
-		} else {
-			r = usmb_adapt((usmb_array *)a, NULL, has_device ? &w : NULL, copy, PyExc_BufferError);
-			Py_DECREF(a);
-		}
-	}
+	if (usmb_is_array(v[0]))
+		r = from_own((usmb_array *)v[0], has_device ? &w : NULL, copy);
+	else if (has_device && w.host)
+		r = from_other_on_host(v[0], v[2], &w, copy);
+	else
+		r = adapted(usmb_import_object(v[0]), has_device ? &w : NULL, copy);
 	usmb_where_clear(&w);
 	return r;
 }

@@ -144,12 +144,16 @@ int usmb_dpnp_events(uint32_t used, usmb_events *out)
 	return add_work(out, &queues[used - 1].ref, 1, 0);
 }
 
-int usmb_dpnp_tasks(PyObject *queue, usmb_events *out)
+int usmb_dpnp_finish(void)
 {
-	void *ref = usmb_queue_ref(queue);
-	*out = (usmb_events){NULL, 0, 0};
-	if (!ref || !usmb_sycl_queue_in_order(ref) || usmb_py_in_child()) return 0;
-	return add_work(out, &ref, 1, 1);
+	usmb_events work = {NULL, 0, 0};
+	if (usmb_py_in_child()) return 0;
+	if (usmb_dpnp_all(&work) < 0) return -1;
+	if (work.n == 0) return 0;
+	PyThreadState *saved = usmb_py_release_gil();
+	(void)usmb_events_wait(&work);
+	usmb_py_acquire_gil(saved);
+	return 1;
 }
 
 int usmb_dpnp_all(usmb_events *out)

@@ -21,9 +21,9 @@ typedef struct {
 /* Adds the events of the work that dpnp has submitted to the queue with a number, or to all queues for
    USMB_USED_SEVERAL, and that has not completed. dpnp runs its work on a queue in the order of submission. */
 int usmb_dpnp_events(uint32_t used, usmb_events *out);
-/* Adds the events of the tasks on the host and of the work for which a call of dpnp must not wait with the GIL held: those
-   on an in-order queue, because all later work of the queue waits for the tasks. */
-int usmb_dpnp_tasks(PyObject *queue, usmb_events *out);
+/* Waits for all work of dpnp and its tasks on the host, which keep memory alive, with the GIL released. Returns 1 if there
+   were any, 0 if not, and -1 with an exception. Work that failed has ended. */
+int usmb_dpnp_finish(void);
 /* Adds the events of the tasks on the host and of the work of dpnp on all queues that has not completed. */
 int usmb_dpnp_all(usmb_events *out);
 /* Adds a reference to an event, which is copied; -1 if there is no memory. */

@@ -551,6 +551,17 @@ func usmb_go_forget_queues(cell *C.usmb_cell) {
 	owner.DropQueues(owner.CellOf(unsafe.Pointer(cell)))
 }
 
+//export usmb_go_settle
+func usmb_go_settle(wait C.int) (settled C.int) {
+	defer func() { _ = recover() }()
+	if wait == 0 {
+		owner.SettleEnded()
+	} else if !owner.Settle() {
+		return 0
+	}
+	return 1
+}
+
 //export usmb_go_stop
 func usmb_go_stop() {
 	stopSharing()

@@ -25,6 +25,7 @@ static PyObject *py_stats(PyObject *m, PyObject *unused)
 	(void)m;
 	(void)unused;
 	usmb_owner_drain();
+	if (!usmb_py_in_child()) usmb_owner_settle(USMB_SETTLE_ENDED);
 	return usmb_counters(usmb_go_stats);
 }
 
@@ -52,10 +53,20 @@ static PyObject *py_trim(PyObject *m, PyObject *unused)
 	(void)unused;
 	usmb_owner_drain();
 	if (usmb_go_allowed() < 0) return NULL;
+	usmb_owner_settle(USMB_SETTLE_ALL);
 	PyThreadState *saved = usmb_py_release_gil();
 	usmb_go_trim(&bytes);
 	usmb_py_acquire_gil(saved);
 	return PyLong_FromUnsignedLongLong(bytes);
+}
+
+/* _bound_owners(): see USMB_SETTLE_BOUND. */
+static PyObject *py_bound_owners(PyObject *m, PyObject *unused)
+{
+	(void)m;
+	(void)unused;
+	usmb_owner_settle(USMB_SETTLE_BOUND);
+	Py_RETURN_NONE;
 }
 
 /* Sets the limit of the process's pools, for usmbridge.dask. */
@@ -118,6 +129,7 @@ static PyMethodDef functions[] = {
         {"_in_child", USMB_PY_CFUNC(py_in_child), METH_NOARGS, NULL},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, NULL},
         {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, NULL},
+        {"_bound_owners", USMB_PY_CFUNC(py_bound_owners), METH_NOARGS, NULL},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},
         {"_share_open", USMB_PY_CFUNC(usmb_py_share_open), METH_VARARGS, NULL},

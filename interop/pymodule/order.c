@@ -88,9 +88,32 @@ static int has_recorded(usmb_cell *cell)
 	       (flags & USMB_CELL_FOREIGN && atomic_load_explicit(&cell->queue, memory_order_relaxed) != NULL);
 }
 
-/* Collects the queues with unreported work on the memory of a record; known: without the default queue
-   that users see. Ends with free_queues. */
-static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
+/* The work for which wait_for waits. */
+enum {
+	ALL,
+	KNOWN, /* not the default queue that users see */
+	BESIDE, /* not dpnp's work on the queue of the array, and not work behind which that queue puts dpnp's: for a computation
+	           by dpnp */
+	SHARED, /* not our own pending work */
+	KEEP,   /* all; a failure stays on the memory */
+};
+
+/* Whether the queue of an array that users see, the given or the default one, puts later work behind theirs. */
+static int runs_in_order(const usmb_place *place, PyObject *named)
+{
+	PyObject *queue = named ? named : usmb_kept_queue(place);
+	void *ref = queue ? usmb_queue_ref(queue) : place->queue;
+	return (!named && usmb_place_in_order(place)) || (ref && usmb_sycl_queue_in_order(ref));
+}
+
+/* Whether the wait leaves out the queue that users see. */
+static int leaves_out(const usmb_place *place, PyObject *named, int what)
+{
+	return what == KNOWN ? !named : what == BESIDE && runs_in_order(place, named);
+}
+
+/* Collects the queues with unreported work on the memory of a record. Ends with free_queues. */
+static int collect(queues *q, usmb_cell *cell, PyObject *named, int what)
 {
 	usmb_place *place = cell->place;
 	uint32_t flags = flags_of(cell);
@@ -99,12 +122,13 @@ static int collect(queues *q, usmb_cell *cell, PyObject *named, int known)
 	q->all = NULL;
 	q->n = q->nborrowed = 0;
 	if (usmb_py_in_child() || !(flags & USMB_CELL_SEEN)) return 0;
-	if (named) add(q, usmb_queue_ref(named));
+	int without = place && leaves_out(place, named, what);
+	if (named && !without) add(q, usmb_queue_ref(named));
 	if (first && first != named) add(q, usmb_queue_ref(first));
 	if (place && flags & ON_DEFAULT) {
 		int n = usmb_place_shown(place, shown);
 		/* Users see the queue of dpctl, which is the last one, or the place's own. */
-		if (known && !named) n--;
+		if (without && !named) n--;
 		for (int i = 0; i < n; i++) add(q, shown[i]);
 	}
 	q->nborrowed = q->n;
@@ -132,15 +156,6 @@ static int failed(int code)
 	return -1;
 }
 
-/* The work for which wait_for waits. */
-enum {
-	ALL,
-	KNOWN,  /* not the default queue that users see */
-	BESIDE, /* the same, and not dpnp's work on the array's queue: for a computation by dpnp */
-	SHARED, /* not our own pending work */
-	KEEP,   /* all; a failure stays on the memory */
-};
-
 /* Whether only the default queue that users see can have unreported work on memory that was seen. */
 static int only_default(usmb_cell *cell)
 {
@@ -164,6 +179,20 @@ static uint32_t used_for(usmb_cell *cell, PyObject *named, int what)
 	if (used == USMB_USED_SEVERAL || (what != BESIDE && (what != KNOWN || named))) return used;
 	PyObject *queue = named ? named : usmb_kept_queue(cell->place);
 	return queue && used == usmb_dpnp_number(queue) ? USMB_USED_NO : used;
+}
+
+/* Waits for the queues that have work, except for the one behind which the caller's work comes anyway, which may be NULL. Most
+   queues have none, and to ask costs less than a barrier. */
+static int wait_for_busy(const queues *q, void *behind)
+{
+	enum { MOST = 64 };
+	void *const *all = list_of(q), *busy[MOST];
+	size_t n = 0;
+	if (q->n > MOST) return usmb_sycl_wait_queues(all, q->n);
+	for (size_t i = 0; i < q->n; i++)
+		if (!(behind && usmb_sycl_queue_equal(all[i], behind)) && !usmb_sycl_queue_empty(all[i]))
+			busy[n++] = all[i];
+	return n ? usmb_sycl_wait_queues(busy, n) : USMB_SYCL_OK;
 }
 
 /* Raises the failure of work for which an earlier call has waited. */
@@ -199,16 +228,16 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	int pending = atomic_load_explicit(&cell->pending, memory_order_acquire) != NULL;
 	int seen = cell->place && flags_of(cell) & USMB_CELL_SEEN;
 	uint32_t used = used_for(cell, named, what);
-	int known = what == KNOWN || what == BESIDE;
-	int others = seen && (named || !known || !only_default(cell));
+	int others = seen && !(only_default(cell) && !named && leaves_out(cell->place, NULL, what));
 	if (__builtin_expect(!pending && !others && used == USMB_USED_NO, 1)) return 0;
 	if (seen && usmb_note_dpctl_queue(cell->place) < 0) return -1;
 	if (usmb_dpnp_events(used, &dpnp) < 0) return -1;
-	if (collect(&q, cell, named, known) < 0) {
+	if (collect(&q, cell, named, what) < 0) {
 		(void)usmb_events_wait(&dpnp);
 		return -1;
 	}
 	void *event = what == SHARED ? NULL : usmb_pending_copy(cell);
+	void *behind = named && seen && leaves_out(cell->place, named, what) ? usmb_queue_ref(named) : NULL;
 	int cuda = has_cuda(cell);
 	int before = !event && flags_of(cell) & USMB_CELL_FAILED;            /* from usmb_pending_copy */
 	if (!before && !event && q.n == 0 && !cuda && dpnp.n == 0) return 0; /* there is nothing to free */
@@ -217,7 +246,8 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	int code = before ? USMB_SYCL_EASYNC : event ? usmb_sycl_wait_event(event) : USMB_SYCL_OK;
 	int computed = usmb_events_wait(&dpnp);
 	if (code == USMB_SYCL_OK) code = computed;
-	if (code == USMB_SYCL_OK && q.n > 0) code = usmb_sycl_wait_queues(list_of(&q), q.n);
+	if (code == USMB_SYCL_OK && q.n > 0)
+		code = what == BESIDE ? wait_for_busy(&q, behind) : usmb_sycl_wait_queues(list_of(&q), q.n);
 	if (code == USMB_SYCL_OK && cuda)
 		code = stream ? usmb_cuda_order(cell->place, stream) : usmb_cuda_wait(cell->place, 0);
 	if (code != USMB_SYCL_OK && what == KEEP) set_flags(cell, USMB_CELL_FAILED);
@@ -276,7 +306,7 @@ static int order_held(usmb_array *a, void *queue)
 	queues q;
 	if (usmb_cell_used(cell) != USMB_USED_NO) return wait_for(a->cell, a->queue, ALL, 0);
 	if (cell->place && flags_of(cell) & USMB_CELL_SEEN && usmb_note_dpctl_queue(cell->place) < 0) return -1;
-	if (collect(&q, cell, a->queue, 0) < 0) return -1;
+	if (collect(&q, cell, a->queue, ALL) < 0) return -1;
 	void *event = usmb_pending_copy(cell);
 	int code = flags_of(cell) & USMB_CELL_FAILED ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
 	int cuda = has_cuda(cell);
@@ -361,26 +391,23 @@ int usmb_array_seen_on_queue(usmb_array *a)
 	}
 	if (a->noted & USMB_QUEUE_NOTED) return 0;
 	usmb_cell *cell = usmb_cell_record(a->cell);
-	if (usmb_cell_first_queue(cell) != a->queue && usmb_array_seen_on(a, usmb_queue_ref(a->queue)) < 0) return -1;
+	/* Go does not have the first queue of memory that belongs to Python. */
+	if (usmb_cell_first_queue(cell) == a->queue)
+		set_flags(cell, USMB_CELL_ASYNC);
+	else if (usmb_array_seen_on(a, usmb_queue_ref(a->queue)) < 0)
+		return -1;
 	a->noted |= USMB_QUEUE_NOTED;
 	return 0;
 }
 
 int usmb_array_use(usmb_array *a)
 {
-	usmb_events tasks;
 	if (usmb_array_allowed(a) < 0 || wait_held(a, BESIDE, 0) < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
-	int r = queue ? usmb_dpnp_tasks(queue, &tasks) : -1;
-	if (r == 0 && tasks.n > 0) {
-		PyThreadState *saved = usmb_py_release_gil();
-		int code = usmb_events_wait(&tasks);
-		usmb_py_acquire_gil(saved);
-		r = failed(code);
-	}
-	if (r == 0) usmb_cell_use(usmb_cell_record(a->cell), usmb_dpnp_number(queue));
-	Py_XDECREF(queue);
-	return r < 0 ? -1 : index_address(a);
+	if (!queue) return -1;
+	usmb_cell_use(usmb_cell_record(a->cell), usmb_dpnp_number(queue));
+	Py_DECREF(queue);
+	return index_address(a);
 }
 
 int usmb_array_end_use(usmb_array *a)

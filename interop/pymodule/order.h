@@ -31,8 +31,9 @@ int usmb_cell_each_queue(usmb_cell *cell, int (*add)(void *queue, void *arg), vo
    waits for it. */
 int usmb_array_order(usmb_array *a, void *queue);
 
-/* Prepares an array in USM for a computation by dpnp on its queue: waits as usmb_array_wait_known, except for dpnp's work on
-   the queue, and records that the memory is used. dpnp keeps the memory alive while it computes. */
+/* Prepares an array in USM for a computation by dpnp on its queue: waits as usmb_array_wait, except for dpnp's work on the queue
+   and for work behind which the queue puts dpnp's, and records that the memory is used. dpnp keeps the memory alive while
+   it computes. */
 int usmb_array_use(usmb_array *a);
 /* Ends a computation of dpnp with an array: waits for dpnp's work if the memory is observed (usmb_cell_observe). */
 int usmb_array_end_use(usmb_array *a);

@@ -7,9 +7,10 @@ package pymodule
 #include "storage.h"
 #include "module.h"
 
-static void usmb_pymod_settle(usmb_list *list, const char *version, size_t n)
+static void usmb_pymod_settle(usmb_list *list, usmb_list *shown, const char *version, size_t n)
 {
 	usmb_pylist = list;
+	usmb_shown_list = shown;
 	if (n >= sizeof usmb_pymod_version) n = sizeof usmb_pymod_version - 1;
 	memcpy(usmb_pymod_version, version, n);
 	usmb_pymod_version[n] = 0;
@@ -40,7 +41,7 @@ var pythonList = newPythonList()
 func newPythonList() *owner.List {
 	l := owner.NewList(nil, owner.OwnGoroutine(), owner.Batch(drainPython))
 	version := usmarray.Version
-	C.usmb_pymod_settle((*C.usmb_list)(l.Pointer()),
+	C.usmb_pymod_settle((*C.usmb_list)(l.Pointer()), (*C.usmb_list)(owner.Shown.Pointer()),
 		(*C.char)(unsafe.Pointer(unsafe.StringData(version))), C.size_t(len(version)))
 	C.usmb_docs_set((*C.char)(C.CBytes(documentation())))
 	memmgr.AddCache(func() { C.usmb_kept_clear() })

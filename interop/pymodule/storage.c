@@ -9,8 +9,9 @@
 #include "usmb_pystate.h"
 #include "storage.h"
 #include "support.h"
+#include "sycl.h"
 
-usmb_list *usmb_pylist;
+usmb_list *usmb_pylist, *usmb_shown_list;
 
 /* ---- pending work -------------------------------------------------------------- */
 
@@ -67,6 +68,9 @@ static void forget_queues(usmb_cell *cell)
 	if (first && usmb_py_alive()) Py_DECREF(first);
 }
 
+uint32_t usmb_awaiting;
+static uint64_t awaited; /* bytes of their memory */
+
 /* Releases the place, the record, the queues and the pending event of a cell. */
 static void release_facts(usmb_cell *cell)
 {
@@ -81,6 +85,10 @@ static void release_facts(usmb_cell *cell)
 		if (!usmb_py_in_child()) usmb_sycl_event_delete(event);
 	}
 	if (!cell->place) return;
+	if (cell->block & USMB_BLOCK_AWAITS) {
+		usmb_awaiting--;
+		awaited -= cell->requested;
+	}
 	forget_queues(cell);
 	if (!usmb_py_in_child()) usmb_place_release(cell->place);
 	cell->place = NULL;
@@ -147,8 +155,47 @@ static int stashed;
 enum { DEEP = 24 };
 static int nested;
 
+/* The flags of memory on which other libraries may have unreported work because users or consumers saw it here. */
+enum { SHOWN = USMB_CELL_SEEN & ~USMB_CELL_IMPORTED };
+
+/* Gives the owner of a dead cell to a new cell, and the dead cell to Go, which releases the new one when the work of other
+   libraries on the memory has ended. Does nothing and returns 0 if there cannot be such work. */
+static int await_work(usmb_cell *cell)
+{
+	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
+	/* The work on the memory of an alias is that of its record. */
+	if (!(flags & SHOWN) || flags & USMB_CELL_ALIAS || !cell->place || !cell->at_zero || !usmb_shown_list ||
+	    !usmb_py_alive() || usmb_py_in_child())
+		return 0;
+	usmb_cell *end = usmb_cell_new(usmb_pylist);
+	if (!end) return 0;
+	PyObject *first = usmb_cell_first_queue(cell);
+	end->at_zero = cell->at_zero;
+	end->ctx = cell->ctx;
+	end->data = cell->data;
+	end->size = cell->size;
+	end->requested = cell->requested;
+	end->place = cell->place;
+	end->magazine = cell->magazine;
+	end->block = USMB_BLOCK_AWAITS;
+	atomic_store_explicit(&end->flags, flags & (USMB_CELL_FOREIGN | USMB_CELL_HOST_READABLE), memory_order_release);
+	usmb_awaiting++;
+	awaited += end->requested;
+	/* The new cell keeps the place and the queue. */
+	if (first && !atomic_load_explicit(&cell->queue, memory_order_relaxed))
+		atomic_store_explicit(&cell->queue, usmb_queue_ref(first), memory_order_relaxed);
+	cell->at_zero = NULL;
+	cell->ctx = end;
+	cell->private = cell->magazine = 0;
+	cell->block = 0;
+	cell->home = usmb_shown_list;
+	usmb_cell_push(cell);
+	return 1;
+}
+
 static void finish_gil(usmb_cell *cell)
 {
+	if (await_work(cell)) return;
 	if (nested >= DEEP) {
 		usmb_cell_push(cell);
 		return;
@@ -491,10 +538,33 @@ void usmb_owner_drain_slow(void)
 	PyErr_Fetch(&type, &value, &trace);
 	nested++;
 	/* Deeper ends add to the list meanwhile; the outermost drain empties it. */
-	do usmb_list_run(usmb_pylist, NULL);
+	do
+		for (usmb_cell *cell = usmb_list_take(usmb_pylist), *next; cell; cell = next) {
+			next = cell->next;
+			if (!await_work(cell)) usmb_cell_finish(cell);
+		}
 	while (nested == 1 && !usmb_list_empty(usmb_pylist));
 	nested--;
 	PyErr_Restore(type, value, trace);
+}
+
+void usmb_owner_settle_slow(int which)
+{
+	enum { EVERY = 16 };
+	static unsigned calls;
+	/* They are higher after a wait that failed, so that not every operation tries it again. */
+	static uint32_t most_awaiting = USMB_MOST_AWAITING;
+	static uint64_t most_awaited = USMB_MOST_AWAITED;
+	int over = usmb_awaiting > most_awaiting || awaited > most_awaited;
+	int wait = which == USMB_SETTLE_ALL || (which == USMB_SETTLE_BOUND && over);
+	if (usmb_py_in_child() || (!wait && which == USMB_SETTLE_BOUND && ++calls % EVERY)) return;
+	PyThreadState *saved = usmb_py_release_gil();
+	int settled = usmb_go_settle(wait);
+	usmb_py_acquire_gil(saved);
+	usmb_owner_drain();
+	if (!wait) return;
+	most_awaiting = settled ? USMB_MOST_AWAITING : 2 * usmb_awaiting;
+	most_awaited = settled ? USMB_MOST_AWAITED : 2 * awaited;
 }
 
 /* Called by the list's own goroutine. Returns 0 if Python has ended. */

@@ -10,6 +10,8 @@
 /* ---- storage ---- */
 
 extern usmb_list *usmb_pylist; /* drop list of the cells whose end needs Python */
+/* The list of Go for dead cells of memory that was shown to other libraries (owner.Shown). */
+extern usmb_list *usmb_shown_list;
 /* Whether the cell was made by storage.c, not by the memory manager of Go. */
 static inline int usmb_owned_by_python(const usmb_cell *cell)
 {
@@ -42,7 +44,13 @@ static inline void usmb_cell_set_first_queue(usmb_cell *cell, PyObject *queue)
 	cell->magazine = (uint64_t)(uintptr_t)Py_NewRef(queue);
 }
 /* Whether Go has had memory that belongs to Python, and so must know its queues. */
-enum { USMB_BLOCK_CLEARS = 1, USMB_BLOCK_IN_GO = 2, USMB_BLOCK_BORROWS = 4 }; /* bits of usmb_cell.block */
+/* Bits of usmb_cell.block. */
+enum {
+	USMB_BLOCK_CLEARS = 1,
+	USMB_BLOCK_IN_GO = 2,
+	USMB_BLOCK_BORROWS = 4,
+	USMB_BLOCK_AWAITS = 8 /* it replaced a dead cell: see usmb_awaiting */
+};
 static inline int usmb_cell_in_go(const usmb_cell *cell)
 {
 	return (cell->block & USMB_BLOCK_IN_GO) != 0;
@@ -103,6 +111,27 @@ static inline void usmb_owner_drain(void)
 }
 /* The same without the GIL: takes it and drains. Returns 0 if Python has ended. */
 int usmb_owner_drain_locked(void);
+
+/*
+ * The owners of shown memory that are kept until the work of other libraries on the memory has ended, after the last array
+ * on it is gone. Go keeps them (owner.Shown), as it keeps shown memory of its own: it asks the queues four times a second
+ * whether they are empty. Operations bound them: while more than USMB_MOST_AWAITING owners or USMB_MOST_AWAITED bytes are
+ * kept, an operation waits for the work, without the GIL.
+ */
+enum { USMB_MOST_AWAITING = 64 };
+#define USMB_MOST_AWAITED ((uint64_t)64 << 20)
+extern uint32_t usmb_awaiting; /* owners; GIL */
+/* Drops the owners whose work has ended. USMB_SETTLE_BOUND does so in every 16th call, and waits for the work of all if there
+   are too many; USMB_SETTLE_ENDED never waits; USMB_SETTLE_ALL always does. The GIL is released meanwhile, and no exception may
+   be set. A caller that may have the lock of usmb_py_computes_under does not wait: a wait needs that lock. */
+enum { USMB_SETTLE_BOUND, USMB_SETTLE_ENDED, USMB_SETTLE_ALL };
+void usmb_owner_settle_slow(int which);
+static inline void usmb_owner_settle(int which)
+{
+	if (__builtin_expect(usmb_awaiting != 0, 0)) usmb_owner_settle_slow(which);
+}
+/* Settles memory in no pool: owner.Settle, or owner.SettleEnded if wait is 0. Returns 0 if a wait failed. No GIL. */
+int usmb_go_settle(int wait);
 
 /* ---- kept ---- */
 

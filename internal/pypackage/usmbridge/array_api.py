@@ -33,7 +33,7 @@ import types
 
 from usmbridge import Array, DType, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
 from usmbridge import asarray as _asarray
-from usmbridge._native import _computes_under, _described
+from usmbridge._native import _bound_owners, _computes_under, _described
 from usmbridge._need import numpy
 
 __array_api_version__ = "2024.12"
@@ -383,6 +383,7 @@ def _call(place, module, name, args, kwargs):
     if not _by_dpnp(place):
         beside = place if place.usm_type is not None and "out" not in kwargs else None
         return _wrapped(_computed(False, module, name, args, kwargs, numpy.asarray), beside)
+    _bound_owners()
     try:
         with _lock:
             if module and _waits(place, module, name):

@@ -237,3 +237,24 @@ def balanced():
     live.base = ub.stats()["live_buffers.all.current"]
     yield
     assert live(60) <= live.base, "memory was not given back"
+
+
+SPINS = """
+__kernel void spin(ulong unused, uint spins) {
+    uint x = spins + 1;
+    for (uint i = 0; i < spins; i++) { x ^= x << 13; x ^= x >> 17; x ^= x << 5; }
+    if (x == 0) *(__global int *)unused = 1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def spin():
+    """Returns a function that keeps a queue busy for so many seconds, roughly."""
+    dpctl = peer("dpctl")
+    if sycl_device().backend != "opencl":
+        pytest.skip("needs a kernel in OpenCL C")
+    program = importlib.import_module("dpctl.program")
+    kept = ub.ones(1).sycl_queue
+    late = program.create_program_from_source(kept, SPINS).get_sycl_kernel("spin")
+    return lambda queue, seconds: queue.submit_async(late, [ctypes.c_uint64(0), ctypes.c_uint32(int(seconds * 300e6))], [1])

@@ -121,6 +121,22 @@ def trim(a):
     ub.trim()
 
 
+@step("result/del")
+def result(a):
+    b = a + 1
+    b._pointer, b.sycl_queue
+    del b
+    for _ in range(20):  # each 16th looks for memory whose work has ended
+        a + 1
+
+
+@step("end/many results")
+def results(a):
+    for _ in range(80):  # more than are kept without a wait
+        b = a + 1
+        b._pointer, b.sycl_queue
+
+
 @step("end/imported")
 def imported(a):
     b = ub.asarray(dpt.ones(N, sycl_queue=a.sycl_queue))

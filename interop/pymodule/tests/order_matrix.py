@@ -358,6 +358,66 @@ def share_used(kind, v):
     yield ub.share.open(ub.share.export(a)).asnumpy()
 
 
+# A user's kernel is pending on the queue of an array, which may run its work in any order, and our own functions compute.
+
+COMPUTED = {
+    "sort": lambda a: ub.array_api.sort(a),
+    "concat": lambda a: ub.concat([a, a]),
+    "where": lambda a: ub.array_api.where(a == a, a, a),
+    "max": lambda a: a.max(),
+    "sum": lambda a: a.sum() // SMALL,
+    "add": lambda a: a + 0,
+    "in place": lambda a: a.__iadd__(0),
+    "index": lambda a: a[np.arange(3)],
+    "view": lambda a: ub.array_api.sort(a[::2]),
+}
+
+
+def computed_after(kind, v, f):
+    for queue in (None, q1, dpctl.SyclQueue(kept.sycl_device)):
+        a = new(kind, queue)
+        kernel(a.sycl_queue, a._pointer, v)
+        yield f(a).asnumpy()
+        kernel(a.sycl_queue, a._pointer, v + 1)
+        b = a[:]
+        del a  # the view has the queue that was seen
+        yield f(b).asnumpy() - 1
+
+
+for name in COMPUTED:
+    row(f"seen/{name}", COMPUTED[name])(computed_after)
+
+
+# Memory of dpnp that was shown, and whose last array is gone, is not reused before the work on it has ended.
+
+
+@row("freed/result", lambda kind: new(kind) + 1, None)
+@row("freed/result, in-order queue", lambda kind: new(kind, q1) + 1, None)
+@row("freed/result, out-of-order queue", lambda kind: new(kind, dpctl.SyclQueue(kept.sycl_device)) + 1, None)
+@row("freed/result, capsule on another queue", lambda kind: new(kind) + 1, "stream")
+@row("freed/view of a result", lambda kind: (new(kind) + 1).reshape(2, -1), None)
+@row("freed/array of dpnp", lambda kind: ub.asarray(dpt.ones(SMALL, dtype="int64", usm_type=kind)), None)
+@row("freed/memory of dpctl", lambda kind: dpctls(kind)[0], None)
+def freed_owner(kind, v, make, how):
+    a = make(kind)
+    if how is None:
+        kernel(a.sycl_queue, a._pointer, -1)
+    else:
+        c = a.__dlpack__(stream=q2)
+        address = dpt.from_dlpack(Holder(a.__dlpack__())).usm_data._pointer
+        kernel(q2, address, -1)
+        del c
+    queues = kept, q1, q2, a.sycl_queue
+    del a
+    others = [memory(kind) for _ in range(4)]
+    for m in others:
+        m.copy_from_host(np.full(SMALL, v).view("uint8"))
+    for queue in queues:
+        queue.wait()
+    for m in others:
+        yield np.frombuffer(m.copy_to_host(), "int64")
+
+
 @row("share", kinds=("shared", "host"))
 def shared(kind, v):
     a = ub.zeros(SMALL, "int64", usm_type=kind, interprocess=True)

@@ -185,6 +185,65 @@ def test_device_and_copy(np, device):
         ub.from_dlpack(x, x)
 
 
+class Wrapped:
+    """A producer that is no Array."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __dlpack__(self, **kw):
+        return self.a.__dlpack__(**kw)
+
+    def __dlpack_device__(self):
+        return self.a.__dlpack_device__()
+
+
+class Old(Wrapped):
+    """The same without the keywords of 2024.12, so that it cannot be asked for the host."""
+
+    def __dlpack__(self, stream=None):
+        return self.a.__dlpack__(stream=stream)
+
+
+def of_dpnp(a):
+    return pytest.importorskip("dpnp.tensor").asarray(a)
+
+
+# Whether from_dlpack shares (S), copies (C) or refuses (-) memory outside its platform's default context, for copy=None, True and
+# False: readable on the host, or only on the device.
+OTHER_CONTEXT = [
+    # producer, device, readable, not readable
+    (ub.asarray, "host", "SCS", "CC-"),
+    (ub.asarray, "device", "CC-", "CC-"),
+    (ub.asarray, "queue", "SCS", "SCS"),
+    (ub.asarray, None, "-C-", "-C-"),
+    (Wrapped, "host", "SCS", "CC-"),
+    (Wrapped, None, "---", "---"),
+    (of_dpnp, "host", "CC-", "CC-"),
+    (Old, "host", "---", "---"),
+]
+
+
+@pytest.mark.parametrize("make, place, readable, not_readable", OTHER_CONTEXT)
+@pytest.mark.parametrize("kind", ["shared", "host", "device"])
+def test_outside_the_default_context(device, dpctl, make, place, readable, not_readable, kind):
+    d = dpctl.SyclDevice(device.filter_string)
+    q = dpctl.SyclQueue(dpctl.SyclContext([d]), d)
+    a = ub.asarray([1.0, 2.0, 3.0], usm_type=kind, device=q)
+    options = {} if place is None else {"device": {"host": "host", "device": device, "queue": q}[place]}
+    found = ""
+    for copy in (None, True, False):
+        try:
+            b = ub.from_dlpack(make(a), copy=copy, **options)
+        except Exception as e:  # dpnp has a class of its own
+            assert "copy" in str(e) or "context" in str(e)
+            found += "-"
+            continue
+        assert values(b) == [1, 2, 3] and (b.usm_type is None) == (place == "host")
+        found += "S" if b._pointer == a._pointer else "C"
+    assert found == (not_readable if kind == "device" else readable)
+
+
 def test_far_device_asks_its_owner(floats):
     class Far(capi.Producer):
         def __dlpack__(self, **kw):

@@ -23,8 +23,22 @@ def counts(request):
     return json.loads(program(order_matrix.__file__, request.param).splitlines()[-1])
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_order(counts, part):
+def check(counts, part):
     these = {name: of for name, of in counts.items() if name.startswith(part + "/")}
     wrong = [f"{name}: {n} of {total}" for name, (n, total) in these.items() if n]
     assert these and not wrong, f"{len(wrong)} of {len(these)} combinations read wrong values:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_order(counts, part):
+    check(counts, part)
+
+
+@pytest.mark.parametrize("part, world", [("seen", "before"), ("seen", "after"), ("freed", "after")])
+def test_out_of_order_queues(part, world):
+    """The driver's own queues run work in any order, as queues of GPUs do."""
+    peer("dpctl"), peer("dpnp.tensor")
+    if sycl_device().filter_string != "opencl:cpu:0":
+        pytest.skip("needs the driver whose queues the variable changes")
+    out = program(order_matrix.__file__, world, part + "/", USMBRIDGE_CPU_QUEUES="driver")
+    check(json.loads(out.splitlines()[-1]), part)

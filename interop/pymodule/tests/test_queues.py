@@ -332,3 +332,53 @@ def test_devices_that_fail(device):
     Device.__module__, Device.__qualname__ = "dpnp.tensor._device", "Device"
     with pytest.raises(TypeError):
         ub.empty(3, device=Device())
+
+
+@pytest.mark.parametrize("named, seen, waits", [
+    ("default", False, False),
+    ("in-order", False, False),
+    ("in-order", True, False),
+    ("out-of-order", False, False),
+    ("out-of-order", True, True),
+])
+def test_computations_do_not_wait(device, dpctl, spin, named, seen, waits):
+    """Computations are submitted while earlier work runs, unless the queue was seen and runs work in any order."""
+    from usmbridge import array_api
+
+    kept = ub.ones(1).sycl_queue
+    properties = {"property": "in_order"} if named == "in-order" else {}
+    queue = None if named == "default" else type(kept)(kept.sycl_context, kept.sycl_device, **properties)
+    x = ub.ones(100, sycl_queue=queue)
+    if seen:
+        x.sycl_queue
+    for compute in (lambda y: y + x, lambda y: y.__iadd__(x), lambda y: array_api.where(y > x, y, x)):
+        y = compute(ub.ones(100, sycl_queue=queue))
+        (queue or kept).wait()
+        array_api._unawaited = 0  # some results are waited for
+        event = spin(queue or kept, 0.4)
+        for _ in range(10):
+            y = compute(y)
+        assert (event.execution_status.name == "complete") == waits
+        (queue or kept).wait()
+
+
+def test_a_limit_waits_for_computations(device, dpctl):
+    """dpnp keeps freed arrays alive until it has computed with them; a request waits for that before it fails."""
+    peer("dpnp.tensor")
+    out = run("""
+n = 4 << 20
+w = ub.ones(16)
+w += 1
+ub._set_limit(100 << 20)  # for three arrays
+b = ub.ones(n)
+for _ in range(12):
+    a = ub.zeros(n)
+    a += b
+    del a
+big = ub.zeros(2 * n)
+try:
+    ub.zeros(n)
+except MemoryError:
+    print("refused")
+""")
+    assert out == "refused\n"

@@ -413,3 +413,70 @@ def test_arrays_without_python_owners_are_not_tracked(np):
     for _ in range(300):
         ub.asarray(memoryview(b"abc"))[1:]
         gc.collect(0)
+
+
+class Foreign:
+    """An object with memory in USM, as foreign libraries have it."""
+
+    def __init__(self, memory, queue):
+        self.memory = memory
+        self.__sycl_usm_array_interface__ = dict(data=(memory._pointer, False), shape=(memory.nbytes // 8,), typestr="<i8", version=1, syclobj=queue)
+
+
+def owned(queue, nbytes=64):
+    """Returns an Array on the memory of an object, and a weak reference to that object."""
+    memory = importlib.import_module("dpctl.memory").MemoryUSMShared(nbytes, queue=queue)
+    owner = Foreign(memory, queue)
+    return ub.asarray(owner), weakref.ref(owner)
+
+
+SEEN = {
+    "nobody": lambda a, q: None,
+    "a view of NumPy": lambda a, q: importlib.import_module("numpy").asarray(a),
+    "an address": lambda a, q: a._pointer,
+    "a queue": lambda a, q: a.sycl_queue,
+    "a dictionary": lambda a, q: a.__sycl_usm_array_interface__,
+    "a capsule": lambda a, q: a.__dlpack__(),
+    "a stream": lambda a, q: a.__dlpack__(stream=q),
+}
+
+
+@pytest.mark.parametrize("named", ["default", "given"])
+@pytest.mark.parametrize("way", SEEN)
+def test_owners_of_shown_memory_wait(spin, way, named):
+    """The object is dropped when the work of the queues that users saw has ended, and at once if nobody saw the memory. Each
+    of several operations drops it."""
+    kept = ub.ones(1).sycl_queue
+    other = type(kept)(kept.sycl_context, kept.sycl_device, property="in_order")
+    queue = other if named == "given" else kept
+    x = ub.ones(3)
+    x + x  # imports dpnp
+    # Older releases of SYCL do not say whether a queue is empty: only waits find out.
+    asks = peer("dpctl").__version__.split(".")[:2] >= ["0", "22"]
+    for drain in (lambda: x + x, lambda: ub.zeros(3, device="host"), ub.stats, ub.trim) if asks else (ub.trim,):
+        a, gone = owned(queue)
+        kept.wait(), other.wait()
+        SEEN[way](a, other)
+        shown = way not in ("nobody", "a view of NumPy")
+        event = spin(other if way == "a stream" else queue, 0.1)
+        del a
+        assert (gone() is None) != shown
+        event.wait()
+        soon(lambda: (drain(), gone() is None)[1])
+
+
+def test_kept_owners_are_bounded(spin):
+    """An operation waits if there are too many of them, or too many bytes."""
+    kept = ub.ones(1).sycl_queue
+    x = ub.ones(3)
+    for n, nbytes in ((100, 64), (3, 40 << 20)):
+        event, owners = spin(kept, 0.3), []
+        for _ in range(n):
+            a, gone = owned(kept, nbytes)
+            a._pointer
+            owners.append(gone)
+            del a
+            assert all(o() is not None for o in owners), "no release waits"
+        x + x
+        event.wait()
+        assert sum(o() is not None for o in owners) == 0

@@ -49,13 +49,49 @@ func (b Barriers) PutBehind(s Synchronizer, c *owner.Cell, last bool) bool {
 	return true
 }
 
+// Empty has the queues of one round on which QueueEmpty was asked for, and the answers.
+type Empty map[uintptr]bool
+
+// Ended reports whether the work of other libraries on the memory of a dead cell is known to have ended. It does not
+// wait. The caller keeps the cell.
+func (e Empty) Ended(s Synchronizer, c *owner.Cell) bool {
+	w, ok := s.(emptier)
+	if !ok || shownToCUDA(c.Place) {
+		return false
+	}
+	for _, q := range othersOf(c) {
+		empty, known := e[q]
+		if !known {
+			empty = w.QueueEmpty(q)
+			e[q] = empty
+		}
+		if !empty {
+			return false
+		}
+	}
+	return true
+}
+
+// othersOf returns the queues on which other libraries may have work on the memory of a dead cell.
+func othersOf(c *owner.Cell) []uintptr {
+	all := fencesOf(c)
+	if all[0] != 0 {
+		return all
+	}
+	if own := ownQueue(c.Place); own != 0 && slices.Contains(shownQueues(c.Place), own) {
+		all[0] = own
+		return all
+	}
+	return all[1:]
+}
+
 // WaitForOthers waits for all work of other libraries on the memory of dead cells. The caller keeps the cells.
 func WaitForOthers(s Synchronizer, cells []*owner.Cell) error {
 	var queues []uintptr
 	var places []uintptr
 	for _, c := range cells {
-		for _, q := range fencesOf(c) {
-			if q != 0 && !slices.Contains(queues, q) {
+		for _, q := range othersOf(c) {
+			if !slices.Contains(queues, q) {
 				queues = append(queues, q)
 			}
 		}
@@ -96,8 +132,7 @@ func Gather(s Synchronizer, c *owner.Cell) bool {
 		case shownToCUDA(c.Place):
 			return false
 		case !BarriersPend(s):
-			// Plain memory has no queues.
-			if slices.ContainsFunc(fencesOf(c), func(q uintptr) bool { return q != 0 }) {
+			if len(othersOf(c)) > 0 { // plain memory has no queues
 				return false
 			}
 		case !b.PutBehind(s, c, true):

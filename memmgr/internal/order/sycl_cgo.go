@@ -79,6 +79,12 @@ func (Events) WaitQueues(queues []uintptr) error {
 	return syclError("wait for work of other libraries on a buffer", code)
 }
 
+// QueueEmpty implements emptier.
+func (e Events) QueueEmpty(queue uintptr) bool {
+	q := e.on(queue)
+	return q == nil || C.usmb_sycl_queue_empty(q) != 0
+}
+
 // waitUsed waits for the work of a library that computes for this one: usmb_sycl_wait_used.
 func waitUsed(number uint32) error {
 	return syclError("wait for a computation on a buffer", C.usmb_sycl_wait_used(C.uint32_t(number)))

@@ -54,6 +54,9 @@ func (Events) BarriersPend() bool { return true }
 // WaitQueues implements waiter.
 func (Events) WaitQueues([]uintptr) error { return nil }
 
+// QueueEmpty implements emptier.
+func (Events) QueueEmpty(uintptr) bool { return true }
+
 func waitUsed(uint32) error { return nil }
 
 // ReleaseLock does nothing.

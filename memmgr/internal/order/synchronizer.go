@@ -50,6 +50,13 @@ type waiter interface {
 	WaitQueues(queues []uintptr) error
 }
 
+// emptier is an optional interface of a Synchronizer.
+type emptier interface {
+	// QueueEmpty reports whether all work submitted to the queue, or to the place's own queue for 0, is complete. It
+	// submits nothing and does not wait for work; if it cannot find out, it reports false.
+	QueueEmpty(queue uintptr) bool
+}
+
 // BarriersPend reports whether barriers of a Synchronizer, which may be nil, may be pending when the call that
 // submitted them returns. Otherwise work of other libraries is waited for, by calls only whose caller waits.
 func BarriersPend(s Synchronizer) bool {
@@ -89,7 +96,10 @@ type Events struct {
 var System Events
 
 // EventsOf returns the order of a place, on its own queue.
-func EventsOf(p *syclobj.Place) Events { return Events{ownQueue(uintptr(p.Ref()))} }
+func EventsOf(p *syclobj.Place) Events { return EventsAt(uintptr(p.Ref())) }
+
+// EventsAt is EventsOf for a reference of a place (usmb_place), which may be 0.
+func EventsAt(place uintptr) Events { return Events{ownQueue(place)} }
 
 func (e Events) on(queue uintptr) unsafe.Pointer { return owner.Pointer(cmp.Or(queue, e.queue)) }
 

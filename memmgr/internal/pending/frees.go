@@ -149,6 +149,13 @@ func (f *Frees) Settle() (failed error) {
 	return failed
 }
 
+// SettleEnded frees memory on which the work of other libraries is known to have ended: see [Set.SettleEnded].
+func (f *Frees) SettleEnded() {
+	for _, s := range f.all() {
+		s.SettleEnded()
+	}
+}
+
 // all lists the sets.
 func (f *Frees) all() []*freeSet {
 	f.mu.Lock()

@@ -207,17 +207,10 @@ func (s *Set) Settle() error {
 	s.oneSettles.Lock()
 	defer acquire()
 	defer s.oneSettles.Unlock()
-	s.mu.Lock()
-	s.countAgain()
-	if s.unsettled.Load() == 0 {
-		s.mu.Unlock()
+	list := s.takeUnsettled()
+	if len(list) == 0 {
 		return nil
 	}
-	list := append(s.returned, s.refused...)
-	s.returned, s.refused = nil, nil
-	s.settling.Store(int32(len(list))) // first: a reader without mu sees one of the two
-	s.unsettled.Store(0)
-	s.mu.Unlock()
 	err := order.WaitForOthers(s.sync, list)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,6 +220,55 @@ func (s *Set) Settle() error {
 		s.unsettled.Add(int32(len(list)))
 		return err
 	}
+	s.settled(list)
+	return nil
+}
+
+// SettleEnded is Settle for the blocks on which the work of other libraries is known to have ended. It waits for no
+// work and submits nothing. mu is not held.
+func (s *Set) SettleEnded() (completed int) {
+	if s.unsettled.Load() == 0 || !s.oneSettles.TryLock() {
+		return 0
+	}
+	acquire := order.ReleaseLock() // QueueEmpty takes locks of SYCL
+	defer acquire()
+	defer s.oneSettles.Unlock()
+	list := s.takeUnsettled()
+	empty := order.Empty{}
+	var ended, rest []*owner.Cell
+	for _, c := range list {
+		if empty.Ended(s.sync, c) {
+			ended = append(ended, c)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.settling.Store(0) // last
+	s.returned = append(rest, s.returned...)
+	s.unsettled.Add(int32(len(rest)))
+	s.settled(ended)
+	return len(ended)
+}
+
+// takeUnsettled takes the blocks for Settle, which the caller counts in settling until it has put them elsewhere. mu is not held.
+func (s *Set) takeUnsettled() []*owner.Cell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.countAgain()
+	if s.unsettled.Load() == 0 {
+		return nil
+	}
+	list := append(s.returned, s.refused...)
+	s.returned, s.refused = nil, nil
+	s.settling.Store(int32(len(list))) // first: a reader without mu sees one of the two
+	s.unsettled.Store(0)
+	return list
+}
+
+// settled makes blocks reusable or pending on which no other library has work. mu is held.
+func (s *Set) settled(list []*owner.Cell) {
 	for _, c := range list {
 		s.returnedBytes -= c.Size
 		if s.Working(c) {
@@ -235,8 +277,9 @@ func (s *Set) Settle() error {
 			s.Complete(c)
 		}
 	}
-	s.Serve()
-	return nil
+	if len(list) > 0 {
+		s.Serve()
+	}
 }
 
 // fence makes the returned blocks pending, if barriers may be. Those of a place that was shown to libraries of CUDA first wait
@@ -429,6 +472,7 @@ func (s *Set) sweep(q *queueList, last uint64) (completed int) {
 
 // Tick completes and reports stalled work. The keeper calls it four times a second. mu is not held.
 func (s *Set) Tick() {
+	s.SettleEnded()
 	s.mu.Lock()
 	s.stallClock.tick()
 	s.fenceAgain()
