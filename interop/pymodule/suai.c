@@ -500,11 +500,21 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	return 1;
 }
 
-/* Checks the span with the SYCL runtime before accessing it: the first byte in the given context, the last
+/* The memory to which the elements belong: that of the owner, if it reports it, so that all its views have one record. */
+static void extent(const parsed *p, const usmb_suai_out *out, uint64_t *lo, uint64_t *hi)
+{
+	int whole = p->in.owner_size != UINT64_MAX && !p->view && out->lo < out->hi;
+	*lo = whole ? p->in.owner : out->lo;
+	*hi = whole ? p->in.owner + p->in.owner_size : out->hi;
+}
+
+/* Checks the extent with the SYCL runtime before accessing it: the first byte in the given context, the last
    byte, then the device. */
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
-	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
+	uint64_t from, to;
+	extent(p, out, &from, &to);
+	void *lo = (void *)(uintptr_t)from, *hi = (void *)(uintptr_t)to;
 	void *context = usmb_syclref_context(&p->ref), *queue = NULL;
 	if (usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
 	if (!context && !queue) {
@@ -548,8 +558,10 @@ static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	usmb_cell *cell = NULL;
-	char *base = (char *)(uintptr_t)out->lo;
-	uint64_t bytes = out->hi - out->lo;
+	uint64_t lo, hi;
+	extent(p, out, &lo, &hi);
+	char *base = (char *)(uintptr_t)lo;
+	uint64_t bytes = hi - lo;
 	if (p->view) {
 		cell = usmb_cell_of_buffer(p->view, base, bytes);
 		if (cell) {
@@ -581,13 +593,17 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
-	usmb_cell *cell = usmb_cell_find(lo, hi, place);
+	usmb_cell *cell = usmb_cell_find(lo, hi, place), *record = NULL;
 	if (cell && (p->view || narrows(cell, p->in.readonly))) {
-		usmb_cell_drop_gil(cell);
+		record = cell;
 		cell = NULL;
 	}
 	if (!cell) {
 		cell = new_cell(obj, p, out, place);
+		if (cell && record && usmb_cell_record(cell) == cell)
+			usmb_cell_set_record(cell, record);
+		else if (record)
+			usmb_cell_drop_gil(record);
 		if (!cell || usmb_cell_enter(cell) == 0) return cell;
 		usmb_cell_drop_gil(cell);
 		return NULL;
