@@ -554,8 +554,32 @@ static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 	return NULL;
 }
 
-/* Makes a cell for a dictionary that passed the checks; takes over place. */
-static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+/* An array on the memory of a cell, which takes over a reference of it: it shows the reference to the collector. */
+static PyObject *holder_of(usmb_cell *cell)
+{
+	int64_t extent = (int64_t)cell->size, step = 1;
+	usmb_array *a = usmb_array_laid_out(1, &extent, &step);
+	if (!a) {
+		usmb_cell_drop_gil(cell);
+		return NULL;
+	}
+	usmb_array_settle(a, cell, cell->data, (usmb_dl_dtype){USMB_DL_UINT, 8, 1}, 0);
+	return (PyObject *)a;
+}
+
+/* What keeps the memory of an import: the object, its dictionary, because a property can make that and with it the memory,
+   and a holder of other memory, or NULL. Takes over the holder. */
+static PyObject *owner_of(PyObject *obj, PyObject *dict, PyObject *holder)
+{
+	if (!dict && !holder) return Py_NewRef(obj);
+	PyObject *owner = PyTuple_Pack(3, obj, dict ? dict : Py_None, holder ? holder : Py_None);
+	Py_XDECREF(holder);
+	return owner;
+}
+
+/* Makes a cell for a dictionary that passed the checks; takes over place, and record: the cell of the same memory whose
+   record the new cell shares, or NULL. */
+static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place, usmb_cell *record)
 {
 	usmb_cell *cell = NULL;
 	uint64_t lo, hi;
@@ -571,14 +595,20 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE,
 				                          memory_order_relaxed);
 		}
+		if (cell && record && usmb_cell_record(cell) == cell)
+			usmb_cell_set_record(cell, record);
+		else if (record)
+			usmb_cell_drop_gil(record);
 	} else {
-		/* A property can make the dictionary, and with it the memory. */
-		PyObject *owner = p->dict ? PyTuple_Pack(2, obj, p->dict) : Py_NewRef(obj);
+		PyObject *holder = record ? holder_of(record) : NULL;
+		PyObject *owner = record && !holder ? NULL : owner_of(obj, p->dict, holder);
 		cell = owner ? usmb_cell_of_object(owner, base, bytes, place) : NULL;
-		if (cell)
+		if (cell) {
+			if (record) usmb_cell_alias(cell, record);
 			usmb_cell_remember(obj, cell);
-		else
+		} else {
 			Py_XDECREF(owner);
+		}
 	}
 	if (!cell)
 		usmb_place_release(place);
@@ -599,11 +629,7 @@ static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pla
 		cell = NULL;
 	}
 	if (!cell) {
-		cell = new_cell(obj, p, out, place);
-		if (cell && record && usmb_cell_record(cell) == cell)
-			usmb_cell_set_record(cell, record);
-		else if (record)
-			usmb_cell_drop_gil(record);
+		cell = new_cell(obj, p, out, place, record);
 		if (!cell || usmb_cell_enter(cell) == 0) return cell;
 		usmb_cell_drop_gil(cell);
 		return NULL;

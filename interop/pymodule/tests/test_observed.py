@@ -431,6 +431,17 @@ def test_cycles_through_views_are_collected():
         del o
         gc.collect()
         assert ended() is None
+    o = Owner()
+    o.tensor = dpt.ones(8, dtype="float32", usm_type="shared")
+    for readonly in (True, False):
+        d = o.tensor.__sycl_usm_array_interface__
+        o.__sycl_usm_array_interface__ = {**d, "data": (d["data"][0], readonly)}
+        setattr(o, f"import_{readonly}", ub.asarray(o))
+    assert o.import_True.readonly and not o.import_False.readonly
+    ended = weakref.ref(o)
+    del o
+    gc.collect()
+    assert ended() is None
 
 
 def test_a_base_that_is_a_property():
