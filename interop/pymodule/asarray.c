@@ -353,7 +353,7 @@ static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl
 	if (!a || a->cell->place || usmb_is_array(o) || (record == a->cell && a->nelem > 0)) return (PyObject *)a;
 	PyObject *of = behind(o), *r = (PyObject *)a, *view = NULL;
 	usmb_array *array = usmb_is_array(of) ? (usmb_array *)of : NULL;
-	if (array ? array->cell->place != NULL : !PyCapsule_CheckExact(of)) {
+	if (array ? array->cell->place && !(array->flags & USMB_ARR_RELEASED) : !PyCapsule_CheckExact(of)) {
 		/* No elements, no address: only the Array says where they are. */
 		if (array && (a->nelem == 0 || usmb_cell_record(array->cell) == record)) view = beside(array, a);
 		if (view || PyErr_Occurred()) {
