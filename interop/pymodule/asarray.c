@@ -307,9 +307,11 @@ static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype 
 
 enum { MOST_VIEWS = 32 };
 
-/* The object that owns the memory of o, a view of NumPy or a memoryview, or a view of these; else o. Borrowed from o. */
+/* The object that owns the memory of o, a view of NumPy or a memoryview, or a view of these; else o. A new reference: base
+   of a subclass can be a property. */
 static PyObject *behind(PyObject *o)
 {
+	Py_INCREF(o);
 	PyObject *ndarray = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy"); /* borrowed */
 	ndarray = usmb_given(ndarray) ? usmb_optional_attr(ndarray, usmb_name.ndarray) : NULL;
 	if (ndarray && !PyType_Check(ndarray)) Py_CLEAR(ndarray);
@@ -321,35 +323,51 @@ static PyObject *behind(PyObject *o)
 			Py_XDECREF(of);
 			break;
 		}
+		Py_DECREF(o);
 		o = of;
-		Py_DECREF(of); /* the view holds it */
 	}
 	PyErr_Clear();
 	Py_XDECREF(ndarray);
 	return o;
 }
 
+/* An array like a, on its elements, with a's flags, by the reference that of has of the memory; NULL without an exception if
+   the elements are not in it. Without the views between them, of which the collector does not see all, a cycle of
+   references through of can be collected. */
+static PyObject *beside(usmb_array *of, usmb_array *a)
+{
+	int64_t lo, hi;
+	usmb_array_range(a, &lo, &hi);
+	const char *data = of->cell->data;
+	if (of->cell->size == UINT64_MAX || a->first + lo < data || (uint64_t)(a->first + hi - data) > of->cell->size)
+		return NULL;
+	return usmb_array_view_as(of, a->dtype, a->flags, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
+}
+
 /* Imports o as take does. An address in USM of ours is USM of ours: an array of plain memory that was just made of
-   another object gets the place of the memory, and the queue of an Array behind o. A tensor of DLPack stays plain: its
-   consumer asked for memory of the host. */
+   another object gets the place of the memory, or is a view of an Array behind o, with its queue. Memory that its consumer
+   asked for as memory of the host stays plain: a tensor of DLPack, an Array of plain memory. */
 static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
 {
 	usmb_array *a = (usmb_array *)take(o, may_copy, typed, want);
-	if (!a || a->cell->place || usmb_is_array(o) || usmb_py_in_child()) return (PyObject *)a;
-	if (usmb_cell_record(a->cell) == a->cell && a->nelem > 0) return (PyObject *)a; /* other memory */
-	PyObject *of = behind(o);
-	if (PyCapsule_CheckExact(of)) return (PyObject *)a;
-	usmb_array *b =
-	        usmb_is_array(of) && usmb_cell_record(((usmb_array *)of)->cell)->place ? (usmb_array *)of : NULL;
-	/* Views without elements are found by the Array behind them alone. */
-	if (b && (a->nelem == 0 || usmb_cell_record(b->cell) == usmb_cell_record(a->cell)))
-		usmb_cell_alias(a->cell, b->cell);
-	usmb_cell *record = usmb_cell_record(a->cell);
-	if (record == a->cell || !record->place) return (PyObject *)a;
-	usmb_place_retain(record->place);
-	a->cell->place = record->place;
-	if (b && b->queue) a->queue = Py_NewRef(b->queue);
-	return (PyObject *)a;
+	usmb_cell *record = a ? usmb_cell_record(a->cell) : NULL;
+	if (!a || a->cell->place || usmb_is_array(o) || usmb_py_in_child() || (record == a->cell && a->nelem > 0))
+		return (PyObject *)a;
+	PyObject *of = behind(o), *r = (PyObject *)a, *view = NULL;
+	usmb_array *array = usmb_is_array(of) ? (usmb_array *)of : NULL;
+	if (array ? array->cell->place && !(array->flags & USMB_ARR_RELEASED) : !PyCapsule_CheckExact(of)) {
+		/* No elements, no address: only the Array says where they are. */
+		if (array && (a->nelem == 0 || usmb_cell_record(array->cell) == record)) view = beside(array, a);
+		if (view || PyErr_Occurred()) {
+			Py_DECREF(a);
+			r = view;
+		} else if (record != a->cell) {
+			usmb_place_retain(record->place);
+			a->cell->place = record->place;
+		}
+	}
+	Py_DECREF(of);
+	return r;
 }
 
 /* ==== Promotion =============================================================================== */

@@ -426,7 +426,7 @@ static PyObject *export_request(usmb_array *a, request *r)
 	}
 	if (!copied) {
 		/* A consumer of USM on the host has no stream: it reads at once. One of CUDA has no queue. */
-		int reads = (dev.type == USMB_DL_CPU && a->cell->place) || (cuda && !c.unordered);
+		int reads = (dev.type == USMB_DL_CPU && usmb_cell_record(a->cell)->place) || (cuda && !c.unordered);
 		if ((reads ? usmb_array_wait_for_stream(a, c.cuda) : order(a, &c)) < 0) goto done;
 	}
 	capsule = capsule_of((usmb_array *)src, dev, flags, versioned);
@@ -443,7 +443,7 @@ PyObject *usmb_array_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	request r;
 	usmb_owner_drain();
 	/* Host memory without special requests: nearly all calls. */
-	int plain = !a->cell->place && !(a->flags & (USMB_ARR_READONLY | USMB_ARR_PADDED));
+	int plain = !usmb_cell_record(a->cell)->place && !(a->flags & (USMB_ARR_READONLY | USMB_ARR_PADDED));
 	if (plain && n == 0 && !kwnames) return capsule_of(a, cpu, 0, 0);
 	if (parse_request(args, n, kwnames, &r) < 0) return NULL;
 	if (plain && !r.has_device && r.copy != 1 && !r.stream)
@@ -580,15 +580,17 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 	return cell;
 }
 
-/* The cell of memory that is known by another way, retained; NULL if there is none. */
-static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place)
+/* The cell of memory that is known by another way, retained; NULL if there is none. If it is read-only and the tensor is
+   not, *record has it. */
+static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place, usmb_cell **record)
 {
 	const char *first = s->span.first;
 	usmb_cell *cell = usmb_cell_find(first + low, first + s->span.hi, place);
 	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
+	*record = NULL;
 	if (!cell) return NULL;
 	if (readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY)) return cell;
-	usmb_cell_drop_gil(cell);
+	*record = cell;
 	return NULL;
 }
 
@@ -607,7 +609,7 @@ static usmb_cell *managed_cell(void *managed, int versioned, const usmb_dl_snaps
 static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
 	usmb_place *place;
-	usmb_cell *cell;
+	usmb_cell *cell, *record;
 	int cuda = is_cuda(s->t.device.type);
 	if (usmb_go_allowed() < 0) return NULL;
 	if (s->span.nelem == 0 && (cuda || !s->span.first)) {
@@ -623,13 +625,17 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		return cell;
 	}
 	if ((cuda ? cuda_place(s, &place) : oneapi_place(s, &place)) < 0) return NULL;
-	cell = known_memory(s, usmb_dl_whole_elements(s->span.lo, s->span.itembits), place);
+	cell = known_memory(s, usmb_dl_whole_elements(s->span.lo, s->span.itembits), place, &record);
 	if (cell) {
 		usmb_place_release(place);
 		usmb_dl_delete(managed, versioned);
 		return cell;
 	}
 	cell = managed_cell(managed, versioned, s, place);
+	if (cell && record)
+		usmb_cell_set_record(cell, record);
+	else if (record)
+		usmb_cell_drop_gil(record);
 	if (!cell) {
 		usmb_place_release(place);
 	} else if (usmb_cell_enter(cell) < 0) {
@@ -1160,6 +1166,12 @@ static int wrong_type(void *o)
 	return -1;
 }
 
+/* Readers of memory of the host have no stream that orders them. */
+static int wait_for_host(usmb_array *a, usmb_dl_device dev)
+{
+	return dev.type == USMB_DL_CPU && usmb_cell_record(a->cell)->place ? usmb_array_wait(a) : 0;
+}
+
 static int from_object(void *o, usmb_dl_versioned **out)
 {
 	usmb_dl_device dev;
@@ -1167,7 +1179,8 @@ static int from_object(void *o, usmb_dl_versioned **out)
 	void *managed;
 	if (!usmb_is_array(o)) return wrong_type(o);
 	if (!usmb_array_alive(a)) return -1;
-	if (usmb_array_device(a, &dev) < 0 || export_array(a, dev, usmb_array_dlflags(a), 1, &managed) < 0) return -1;
+	if (usmb_array_device(a, &dev) < 0 || wait_for_host(a, dev) < 0) return -1;
+	if (!usmb_array_alive(a) || export_array(a, dev, usmb_array_dlflags(a), 1, &managed) < 0) return -1;
 	*out = managed;
 	return 0;
 }
@@ -1187,6 +1200,7 @@ static int borrow(void *o, usmb_dl_tensor *out)
 	if (!usmb_is_array(o)) return wrong_type(o);
 	if (!usmb_array_alive(a)) return -1;
 	if (usmb_array_check_aligned(a) < 0 || usmb_array_allowed(a) < 0 || usmb_array_device(a, &dev) < 0) return -1;
+	if (wait_for_host(a, dev) < 0 || !usmb_array_alive(a)) return -1;
 	int64_t lo = 0, hi;
 	if (dev.type == USMB_DL_ONEAPI) {
 		usmb_array_range(a, &lo, &hi);

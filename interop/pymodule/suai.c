@@ -500,11 +500,21 @@ static int countable(const parsed *p, const usmb_suai_out *out)
 	return 1;
 }
 
-/* Checks the span with the SYCL runtime before accessing it: the first byte in the given context, the last
+/* The memory to which the elements belong: that of the owner, if it reports it, so that all its views have one record. */
+static void extent(const parsed *p, const usmb_suai_out *out, uint64_t *lo, uint64_t *hi)
+{
+	int whole = p->in.owner_size != UINT64_MAX && !p->view && out->lo < out->hi;
+	*lo = whole ? p->in.owner : out->lo;
+	*hi = whole ? p->in.owner + p->in.owner_size : out->hi;
+}
+
+/* Checks the extent with the SYCL runtime before accessing it: the first byte in the given context, the last
    byte, then the device. */
 static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 {
-	void *lo = (void *)(uintptr_t)out->lo, *hi = (void *)(uintptr_t)out->hi;
+	uint64_t from, to;
+	extent(p, out, &from, &to);
+	void *lo = (void *)(uintptr_t)from, *hi = (void *)(uintptr_t)to;
 	void *context = usmb_syclref_context(&p->ref), *queue = NULL;
 	if (usmb_syclref_queue(&p->ref, WHERE "'syclobj'", &queue) < 0) return -1;
 	if (!context && !queue) {
@@ -544,12 +554,38 @@ static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 	return NULL;
 }
 
-/* Makes a cell for a dictionary that passed the checks; takes over place. */
-static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
+/* An array on the memory of a cell, which takes over a reference of it: it shows the reference to the collector. */
+static PyObject *holder_of(usmb_cell *cell)
+{
+	int64_t extent = (int64_t)cell->size, step = 1;
+	usmb_array *a = usmb_array_laid_out(1, &extent, &step);
+	if (!a) {
+		usmb_cell_drop_gil(cell);
+		return NULL;
+	}
+	usmb_array_settle(a, cell, cell->data, (usmb_dl_dtype){USMB_DL_UINT, 8, 1}, 0);
+	return (PyObject *)a;
+}
+
+/* What keeps the memory of an import: the object, its dictionary, because a property can make that and with it the memory,
+   and a holder of other memory, or NULL. Takes over the holder. */
+static PyObject *owner_of(PyObject *obj, PyObject *dict, PyObject *holder)
+{
+	if (!dict && !holder) return Py_NewRef(obj);
+	PyObject *owner = PyTuple_Pack(3, obj, dict ? dict : Py_None, holder ? holder : Py_None);
+	Py_XDECREF(holder);
+	return owner;
+}
+
+/* Makes a cell for a dictionary that passed the checks; takes over place, and record: the cell of the same memory whose
+   record the new cell shares, or NULL. */
+static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place, usmb_cell *record)
 {
 	usmb_cell *cell = NULL;
-	char *base = (char *)(uintptr_t)out->lo;
-	uint64_t bytes = out->hi - out->lo;
+	uint64_t lo, hi;
+	extent(p, out, &lo, &hi);
+	char *base = (char *)(uintptr_t)lo;
+	uint64_t bytes = hi - lo;
 	if (p->view) {
 		cell = usmb_cell_of_buffer(p->view, base, bytes);
 		if (cell) {
@@ -559,14 +595,20 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 				atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_HOST_READABLE,
 				                          memory_order_relaxed);
 		}
+		if (cell && record && usmb_cell_record(cell) == cell)
+			usmb_cell_set_record(cell, record);
+		else if (record)
+			usmb_cell_drop_gil(record);
 	} else {
-		/* A property can make the dictionary, and with it the memory. */
-		PyObject *owner = p->dict ? PyTuple_Pack(2, obj, p->dict) : Py_NewRef(obj);
+		PyObject *holder = record ? holder_of(record) : NULL;
+		PyObject *owner = record && !holder ? NULL : owner_of(obj, p->dict, holder);
 		cell = owner ? usmb_cell_of_object(owner, base, bytes, place) : NULL;
-		if (cell)
+		if (cell) {
+			if (record) usmb_cell_alias(cell, record);
 			usmb_cell_remember(obj, cell);
-		else
+		} else {
 			Py_XDECREF(owner);
+		}
 	}
 	if (!cell)
 		usmb_place_release(place);
@@ -581,13 +623,13 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_place *place)
 {
 	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
-	usmb_cell *cell = usmb_cell_find(lo, hi, place);
+	usmb_cell *cell = usmb_cell_find(lo, hi, place), *record = NULL;
 	if (cell && (p->view || narrows(cell, p->in.readonly))) {
-		usmb_cell_drop_gil(cell);
+		record = cell;
 		cell = NULL;
 	}
 	if (!cell) {
-		cell = new_cell(obj, p, out, place);
+		cell = new_cell(obj, p, out, place, record);
 		if (!cell || usmb_cell_enter(cell) == 0) return cell;
 		usmb_cell_drop_gil(cell);
 		return NULL;

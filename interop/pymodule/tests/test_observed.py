@@ -4,6 +4,7 @@ import ctypes
 import gc
 import multiprocessing
 import threading
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 
 import usmbridge as ub
 import usmbridge.array_api as xp
-from conftest import peer, soon
+from conftest import peer, run, soon
 
 N = 1 << 18
 HOST_KINDS = ("shared", "host")
@@ -49,7 +50,7 @@ OBSERVERS = {
 
 def on_address(a):
     """An ndarray that keeps nothing."""
-    return np.frombuffer((ctypes.c_float * N).from_address(a._pointer), "float32")
+    return np.frombuffer((ctypes.c_float * len(a)).from_address(a._pointer), "float32")
 
 
 def with_mask(a, v):
@@ -181,6 +182,36 @@ def test_interprocess_memory_is_observed():
             a[...] = 1
             pool.apply(times, (a, v))
             assert (a.asnumpy() == v).all()
+
+
+@pytest.mark.parametrize("first, second", [(slice(N // 2), slice(None)), (slice(3 * N // 4), slice(N // 4, None)), (slice(None), slice(N // 2, None))])
+def test_views_of_dpnp_share_their_observers(first, second):
+    import dpnp.tensor as dpt
+
+    x = dpt.ones(N, dtype="float32", usm_type="shared")
+    n, a = np.asarray(ub.asarray(x[first])), ub.asarray(x[second])
+    assert a._observed
+    a *= 3
+    assert n[-1] == 3
+    assert ub.asarray(n).usm_type == "shared"
+    del n
+    assert not a._observed
+
+
+@pytest.mark.parametrize("take", [ub.asarray, ub.from_dlpack])
+def test_read_only_and_writable_imports_share_their_observers(take):
+    import dpnp.tensor as dpt
+
+    x = dpt.ones(N, dtype="float32", usm_type="shared")
+    x.flags.writable = False
+    r = take(x)
+    x.flags.writable = True
+    n, a = np.asarray(r), take(x)
+    assert r.readonly and not a.readonly and a._observed
+    a *= 3
+    assert n[-1] == 3
+    del a
+    assert ub.asarray(n).usm_type == "shared"
 
 
 # ---- addresses in USM --------------------------------------------------------------------------
@@ -344,3 +375,98 @@ def test_many_lent_arrays_leave_nothing():
         del views, kept
     a = ones(n=16)
     assert ub.asarray(np.asarray(a)).usm_type == "shared"
+
+
+# Ways to read an Array of plain memory on USM.
+HOST_READERS = {
+    "np.from_dlpack": lambda h: np.from_dlpack(h),
+    "np.from_dlpack on the host": lambda h: np.from_dlpack(h, device="cpu"),
+    "legacy capsule": lambda h: np.asarray(ub.from_dlpack(h.__dlpack__())),
+    "capsule": lambda h: (h.__dlpack__(max_version=(1, 0)), on_address(h))[1],
+    "slice": lambda h: np.from_dlpack(h[1:]),
+    "retyped": lambda h: np.from_dlpack(h.view("int32")).view("float32"),
+    "np.asarray": lambda h: np.asarray(h),
+    "pyarrow": lambda h: pa.array(h).to_numpy(),
+}
+
+
+@pytest.mark.parametrize("reader", HOST_READERS)
+def test_exports_of_plain_memory_on_usm_wait(reader):
+    import dpnp.tensor as dpt
+
+    a = ones(n=1 << 22)
+    h, x = ub.asarray(a, device="host"), dpt.asarray(a)
+    assert not a._observed
+    a *= 3
+    n = HOST_READERS[reader](h)
+    assert n[-1] == 3 and n[0] == 3
+    del n
+    dpt.multiply(x, 2.0, out=x)  # work of the user
+    n = HOST_READERS[reader](h)
+    assert n[-1] == 6 and n[0] == 6
+
+
+def test_views_without_elements():
+    a = ub.ones((4, 3), "float32", usm_type="shared")
+    for n in (np.asarray(a)[:0], np.asarray(a[4:]), np.asarray(a)[:, 3:], memoryview(a[:0])):
+        b = ub.asarray(n)
+        assert b.usm_type == "shared" and b.shape == n.shape
+    assert ub.asarray(np.from_dlpack(a, device="cpu")[:0]).usm_type is None
+
+
+def test_arrays_of_views_do_not_observe():
+    a = ones()
+    for view in (np.asarray, memoryview, lambda a: memoryview(np.asarray(a))):
+        b = ub.asarray(view(a))
+        assert not a._observed and not b._observed
+
+
+def test_cycles_through_views_are_collected():
+    import dpnp.tensor as dpt
+
+    class Owner:
+        pass
+
+    for view in (np.asarray, memoryview, lambda a: memoryview(np.asarray(a)), lambda a: np.asarray(a)[1:]):
+        o = Owner()
+        o.tensor = dpt.ones(8, dtype="float32", usm_type="shared")
+        o.__sycl_usm_array_interface__ = o.tensor.__sycl_usm_array_interface__
+        o.view = ub.asarray(view(ub.asarray(o)))
+        assert o.view.usm_type == "shared"
+        ended = weakref.ref(o)
+        del o
+        gc.collect()
+        assert ended() is None
+    o = Owner()
+    o.tensor = dpt.ones(8, dtype="float32", usm_type="shared")
+    for readonly in (True, False):
+        d = o.tensor.__sycl_usm_array_interface__
+        o.__sycl_usm_array_interface__ = {**d, "data": (d["data"][0], readonly)}
+        setattr(o, f"import_{readonly}", ub.asarray(o))
+    assert o.import_True.readonly and not o.import_False.readonly
+    ended = weakref.ref(o)
+    del o
+    gc.collect()
+    assert ended() is None
+
+
+def test_a_base_that_is_a_property():
+    run(
+        """
+import numpy as np
+class Made(np.ndarray):
+    @property
+    def base(self):
+        return np.ones(4).view(Made)
+class Wrong(np.ndarray):
+    @property
+    def base(self):
+        return other
+a = ub.ones(8, "float32", usm_type="shared")
+other = ub.zeros(8, "float32", usm_type="shared", device=a.sycl_device)
+for made in (Made, Wrong):
+    b = ub.asarray(np.asarray(a).view(made))
+    assert b.usm_type == "shared" and b._pointer == a._pointer
+""",
+        PYTHONMALLOC="debug",
+    )
