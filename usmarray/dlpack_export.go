@@ -214,7 +214,7 @@ func (a *Array) export(o *ExportOptions) (dlpack.Tensor, error) {
 		}
 	}
 	if memory&(owner.Seen|owner.Alias|owner.Failed|owner.UsedBits) != 0 || cell.Pending() != 0 || o.OnQueue != nil {
-		if err := a.exportSync(o); err != nil {
+		if err := a.exportSync(o, device); err != nil {
 			return dlpack.Tensor{}, err
 		}
 	}
@@ -302,11 +302,11 @@ func (a *Array) exportFlags(memory uint32) dlpack.Flags {
 }
 
 // exportSync waits for pending work, or orders the consumer's queue after it.
-func (a *Array) exportSync(o *ExportOptions) error {
+func (a *Array) exportSync(o *ExportOptions, device dlpack.Device) error {
 	if o.NoSync {
 		return nil
 	}
-	if o.forCUDA() { // its consumer works on no queue
+	if o.forCUDA() || device.HostReadable() { // its consumer works on no queue
 		if err := a.buf.Wait(); err != nil {
 			return wrapErr(opDLPack, nil, err)
 		}

@@ -12,6 +12,7 @@
 #include "fork.h"
 #include "handover.h"
 #include "module.h"
+#include "order.h"
 #include "storage.h"
 #include "support.h"
 #include "sycl.h"
@@ -120,6 +121,7 @@ static PyMethodDef functions[] = {
         {"asarray", USMB_PY_CFUNC(usmb_py_asarray), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"from_dlpack", USMB_PY_CFUNC(usmb_from_dlpack), METH_FASTCALL | METH_KEYWORDS, NULL},
         {"from_usm_array_interface", USMB_PY_CFUNC(usmb_from_suai), METH_O, NULL},
+        {"_wait_at", USMB_PY_CFUNC(usmb_py_wait_at), METH_FASTCALL, NULL},
         {"_described", USMB_PY_CFUNC(usmb_py_described), METH_FASTCALL, NULL},
         {"_unpickle", USMB_PY_CFUNC(usmb_py_unpickle), METH_FASTCALL, NULL},
         {"_dtype_of", USMB_PY_CFUNC(usmb_py_dtype_of), METH_O, NULL},

@@ -265,6 +265,19 @@ int usmb_cell_wait(usmb_cell *cell)
 	return wait_for(cell, NULL, ALL, 0);
 }
 
+PyObject *usmb_py_wait_at(PyObject *m, PyObject *const *args, Py_ssize_t n)
+{
+	(void)m;
+	if (n != 2) return usmb_raise(PyExc_TypeError, "_wait_at takes two addresses");
+	const char *lo = (const char *)(uintptr_t)PyLong_AsUnsignedLongLong(args[0]);
+	const char *hi = (const char *)(uintptr_t)PyLong_AsUnsignedLongLong(args[1]);
+	if (PyErr_Occurred()) return NULL;
+	usmb_cell *cell = usmb_cell_lent_at(lo, hi);
+	int r = cell ? usmb_cell_wait(cell) : 0;
+	if (cell) usmb_cell_drop_gil(cell);
+	return r < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 static int wait_held(usmb_array *a, int what, uintptr_t stream)
 {
 	usmb_array_hold(a);

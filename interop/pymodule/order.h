@@ -20,6 +20,8 @@ int usmb_array_wait_for_stream(usmb_array *a, uintptr_t stream);
 int usmb_array_wait_keeping(usmb_array *a);
 /* The same as usmb_array_wait for a cell that the caller retains. */
 int usmb_cell_wait(usmb_cell *cell);
+/* The function _wait_at(first, end) of the module: the same for USM at an address, if there is some. */
+PyObject *usmb_py_wait_at(PyObject *m, PyObject *const *args, Py_ssize_t n);
 /* The same without the default queue that users see: for exports, whose consumers work on that queue. */
 int usmb_array_wait_known(usmb_array *a);
 /* The same as usmb_array_wait without our own pending work: for exports that pass on its event. */

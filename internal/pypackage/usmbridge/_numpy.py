@@ -3,6 +3,7 @@
 import sys
 
 from usmbridge import Array, DType, asarray
+from usmbridge._native import _wait_at
 from usmbridge._need import numpy
 
 _MAX_DEPTH = 32  # of nested lists and tuples
@@ -193,6 +194,16 @@ def _whole_strides(n):
     return not any(step % n.itemsize for step, extent in zip(n.strides, n.shape) if extent > 1)
 
 
+def _wait_for(n):
+    """Waits for the work of devices on the elements of an ndarray, if they are in USM."""
+    first = end = n.__array_interface__["data"][0]
+    for step, extent in zip(n.strides, n.shape):
+        first += min(0, step * (extent - 1))
+        end += max(0, step * (extent - 1))
+    if n.size:
+        _wait_at(first, end + n.itemsize)
+
+
 def _is_nullable(dtype):
     """Reports whether a dtype of pandas has missing values of its own, which conversions to NumPy's types can lose."""
     return hasattr(dtype, "na_value")
@@ -270,4 +281,5 @@ def copied(o, may_copy, want):
     if not may_copy:
         why = "in another byte order" if not n.dtype.isnative else "at unaligned addresses" if whole else "at strides that are not multiples of their size"
         raise ValueError(f"asarray: {n.dtype} elements {why} cannot be shared; usmbridge.asarray(x) without copy=False copies them")
+    _wait_for(n)
     return n.astype(native, order="K", copy=True)

@@ -398,12 +398,18 @@ def _call(place, module, name, args, kwargs):
 
 def _end_use(args):
     """Waits for work on the Arrays among args, in lists and tuples too, whose memory others can access without a call."""
+    failure = None
     for x in args:
         t = type(x)
-        if t is Array:
-            x._end_use()
-        elif t is list or t is tuple:
-            _end_use(x)
+        try:
+            if t is Array:
+                x._end_use()
+            elif t is list or t is tuple:
+                _end_use(x)
+        except RuntimeError as e:
+            failure = failure or e
+    if failure is not None:
+        raise failure
 
 
 def _computed(usm, module, name, args, kwargs, convert, begin=None):

@@ -296,6 +296,21 @@ def test_functions_wait_for_work_on_views_of_usm(view, taker):
         assert got[-1] == v and (got == v).all(), kind
 
 
+@pytest.mark.parametrize("dtype", ["unaligned", "another byte order"])
+def test_copies_of_elements_that_cannot_be_shared_wait(dtype):
+    import dpnp.tensor as dpt
+
+    for v in range(3, 6):
+        a = ub.zeros(N, "float32", usm_type="shared")
+        n, x = np.asarray(a), dpt.asarray(a)
+        n = n.view(">f4") if dtype != "unaligned" else n.view("u1")[1:-3].view("f4")[::2]
+        for _ in range(3):
+            dpt.sin(x, out=x)
+        dpt.add(x, float(v), out=x)
+        got = ub.asarray(n).asnumpy()
+        assert (got == n).all() and got.size and got[0] != 0
+
+
 def test_addresses_outside_of_one_live_block_are_plain():
     a, b = ones(n=1 << 10), ones(n=1 << 10)
     views = [memoryview(a), memoryview(b)]

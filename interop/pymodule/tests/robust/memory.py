@@ -120,9 +120,10 @@ def cuda_devices(place):
 
 
 def settled():
-    """Enters the module, which releases deferred owners."""
+    """Enters the module, which releases deferred owners, and those of memory that was shown, whose work has ended."""
     for _ in range(3):
         ub.zeros(0, device="host")
+    ub.stats()
 
 
 @functools.cache

@@ -52,6 +52,7 @@ class Path:
     def capsule(self, **keywords):
         self.hook()
         c = self.struct.tensor.capsule()
+        self.exports += 1
         self.capsules.append(c)
         self.hook()
         return c
@@ -67,6 +68,7 @@ class Path:
         (check_cute if hasattr(result, "layout") else check_array)(result, (type(self).__name__, self.what, self.hook.k))
 
     taken = None
+    exports = 0  # from_dlpack asks again for memory of the host if it cannot import the first tensor
 
     def end(self, succeeded):
         self.capsules.clear()
@@ -75,7 +77,7 @@ class Path:
         if self.what.startswith("rename"):
             return  # the renamed capsule belongs to the callback
         n = self.struct.deleted
-        if n > 1 or (succeeded and n != 1):
+        if n > max(1, self.exports) or (succeeded and n < 1):
             raise AssertionError(f"the deleter ran {n} times for {type(self).__name__}, {self.what}, {self.hook.k}")
 
 
