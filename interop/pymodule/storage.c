@@ -424,13 +424,17 @@ int usmb_cell_enter(usmb_cell *cell)
 		if (!is_dead(e) && e->hi - e->lo > hi - lo) return 0;
 	}
 	if (n_intervals > 2 * swept + 64) sweep_intervals();
-	interval *e = malloc(sizeof *e);
-	if (e) *e = (interval){lo, hi, cell, generation};
-	if (!e || !tsearch(e, &intervals, compare_intervals)) {
+	interval *e = malloc(sizeof *e), **node = NULL;
+	if (e) {
+		*e = (interval){lo, hi, cell, generation};
+		node = tsearch(e, &intervals, compare_intervals);
+	}
+	if (!node) {
 		free(e);
 		PyErr_NoMemory();
 		return -1;
 	}
+	*node = e; /* as it is; the analyser does not know that the tree owns e now */
 	n_intervals++;
 	return 0;
 }

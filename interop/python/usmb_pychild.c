@@ -88,7 +88,7 @@ static void reset_signals(void)
 		if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_crash) continue; /* a child of a child */
 		crash[faults[i]] = now;
 		now.sa_sigaction = on_crash;
-		now.sa_flags = (now.sa_flags | SA_SIGINFO) & ~(SA_NODEFER | SA_RESETHAND);
+		now.sa_flags = (int)(((unsigned)now.sa_flags | SA_SIGINFO) & ~(SA_NODEFER | (unsigned)SA_RESETHAND));
 		sigaction(faults[i], &now, NULL);
 	}
 }
