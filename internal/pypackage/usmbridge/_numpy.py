@@ -2,8 +2,7 @@
 
 import sys
 
-from usmbridge import Array, DType, asarray
-from usmbridge._native import _wait_at
+from usmbridge import Array, DType, _native, asarray
 from usmbridge._need import numpy
 
 _MAX_DEPTH = 32  # of nested lists and tuples
@@ -201,7 +200,7 @@ def _wait_for(n):
         first += min(0, step * (extent - 1))
         end += max(0, step * (extent - 1))
     if n.size:
-        _wait_at(first, end + n.itemsize)
+        _native._wait_at(first, end + n.itemsize)
 
 
 def _is_nullable(dtype):
