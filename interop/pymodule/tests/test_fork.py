@@ -3,6 +3,7 @@
 USMB_FORK_ROUNDS repeats operations on plain memory so often, and USMB_FORK_ENDS each end of a child.
 """
 
+import ctypes
 import os
 import resource
 import signal
@@ -296,6 +297,7 @@ def _has(name):
         return False
 
 
+@pytest.mark.skipif(hasattr(ctypes.CDLL(None), "__asan_init"), reason="the address sanitizer keeps freed memory")
 def test_no_growth():
     a = ub.ones(1000, "float32", device="host")
 

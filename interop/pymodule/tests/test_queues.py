@@ -1,6 +1,7 @@
 """The queue that an Array names, and its effects: computing together, sharing, order of work. device=, to_device and stream= in
 all forms that name a device or a queue."""
 
+import ctypes
 import gc
 import sys
 import types
@@ -334,6 +335,7 @@ def test_devices_that_fail(device):
         ub.empty(3, device=Device())
 
 
+@pytest.mark.skipif(hasattr(ctypes.CDLL(None), "__asan_init"), reason="the address sanitizer makes computations slower than the kernel")
 @pytest.mark.parametrize("named, seen, waits", [
     ("default", False, False),
     ("in-order", False, False),
