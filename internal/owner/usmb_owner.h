@@ -227,7 +227,7 @@ static inline uint32_t usmb_cell_index(const usmb_cell *cell)
 }
 
 /* Returns the cell with the pending event, the queues and the observers of the memory: the cell itself, or for an
- * alias the cell whose index is in link, of which the alias holds a reference. */
+ * alias the cell whose index is in link, which the alias or the owner of its memory keeps alive. */
 static inline usmb_cell *usmb_cell_record(usmb_cell *cell)
 {
 	if (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_ALIAS)
@@ -235,7 +235,8 @@ static inline usmb_cell *usmb_cell_record(usmb_cell *cell)
 	return cell;
 }
 
-/* Makes a cell that only the caller knows an alias. Takes over a reference of the record. */
+/* Makes a cell that only the caller knows an alias, which takes over a reference of the record, or whose owner keeps the
+ * record alive. */
 static inline void usmb_cell_set_record(usmb_cell *cell, usmb_cell *record)
 {
 	atomic_store_explicit(&cell->link, usmb_cell_index(record), memory_order_relaxed);

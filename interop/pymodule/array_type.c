@@ -729,7 +729,6 @@ static PyObject *array_use(PyObject *self, PyObject *unused)
 static PyObject *array_end_use(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	if (!usmb_cell_observed(ARRAY(self)->cell)) Py_RETURN_NONE;
 	usmb_array_hold(ARRAY(self)); /* it may be released meanwhile */
 	int r = usmb_array_end_use(ARRAY(self));
 	usmb_array_unhold(ARRAY(self));

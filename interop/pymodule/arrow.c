@@ -97,7 +97,7 @@ typedef struct {
 typedef struct {
 	atomic_int shares;
 	usmb_cell *cell;
-	void (*drop)(void *cell);
+	usmb_drop_fn drop;
 	void *event; /* owned: sycl::event*; sync_event points to it */
 	usmb_arrow_array child, *children[1];
 	const void *none[1], *values[2]; /* buffers: validity only; validity and values */
@@ -214,10 +214,8 @@ static int fill_array(usmb_array *a, int64_t row, void *event, usmb_arrow_array 
 		if (exported == 0) PyErr_NoMemory();
 		return -1;
 	}
-	usmb_cell_retain(a->cell);
-	if (on_host) usmb_cell_observe(a->cell);
 	rest->cell = a->cell;
-	rest->drop = on_host ? usmb_cell_drop_observed : usmb_cell_drop;
+	rest->drop = usmb_array_share(a, on_host);
 	rest->event = event;
 	rest->values[1] = a->first;
 	usmb_arrow_array values = {.length = a->nelem,

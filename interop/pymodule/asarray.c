@@ -338,9 +338,7 @@ static PyObject *beside(usmb_array *of, usmb_array *a)
 {
 	int64_t lo, hi;
 	usmb_array_range(a, &lo, &hi);
-	const char *data = of->cell->data;
-	if (of->cell->size == UINT64_MAX || a->first + lo < data || (uint64_t)(a->first + hi - data) > of->cell->size)
-		return NULL;
+	if (of->cell->size == UINT64_MAX || !usmb_cell_covers(of->cell, a->first + lo, a->first + hi)) return NULL;
 	return usmb_array_view_as(of, a->dtype, a->flags, a->first, a->ndim, usmb_shape(a), usmb_strides(a));
 }
 

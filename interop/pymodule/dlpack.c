@@ -84,17 +84,13 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 	usmb_dl_tensor view;
 	if (usmb_array_check_aligned(a) < 0 || (dev.type != USMB_DL_CPU && usmb_go_allowed() < 0)) return -1;
 	if ((is_cuda(dev.type) ? usmb_array_note_cuda(a) : usmb_array_exported(a)) < 0) return -1;
-	/* USM as memory of the host */
-	int on_host = (dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST) && usmb_cell_record(a->cell)->place;
+	int on_host = dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST;
 	if (on_host && usmb_array_lent(a) < 0) return -1;
 	tensor_of(a, dev, &view);
-	usmb_cell_retain(a->cell);
-	if (on_host) usmb_cell_observe(a->cell);
-	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned,
-	                          on_host ? usmb_cell_drop_observed : usmb_cell_drop, a->cell, out);
+	usmb_drop_fn drop = usmb_array_share(a, on_host);
+	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, drop, a->cell, out);
 	if (__builtin_expect(code != USMB_DL_OK, 0)) {
-		if (on_host) usmb_cell_unobserve(a->cell);
-		usmb_cell_drop_gil(a->cell);
+		drop(a->cell);
 		return raise_export(code, &view);
 	}
 	return 0;
@@ -562,8 +558,8 @@ static usmb_cell *own_cell(void *managed, int versioned, const usmb_dl_snapshot 
 	usmb_cell *cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop);
 	if (!cell) cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop_observed);
 	if (!cell) return NULL;
-	const char *first = s->span.first, *lo = first + s->span.lo, *hi = first + s->span.hi, *data = cell->data;
-	return lo < data || hi < lo || (uint64_t)(hi - data) > cell->size ? NULL : cell;
+	const char *first = s->span.first;
+	return usmb_cell_covers(cell, first + s->span.lo, first + s->span.hi) ? cell : NULL;
 }
 
 /* The cell of a tensor of USM that this library exported, retained, so that the memory has one record of pending work;

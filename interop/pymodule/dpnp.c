@@ -92,6 +92,15 @@ int usmb_events_wait(usmb_events *events)
 	return result;
 }
 
+int usmb_events_finish(usmb_events *events)
+{
+	if (events->n == 0) return usmb_events_wait(events);
+	PyThreadState *saved = usmb_py_release_gil();
+	int code = usmb_events_wait(events);
+	usmb_py_acquire_gil(saved);
+	return code;
+}
+
 /* The managers of dpnp's work by queue: a copy of the dictionary, which other threads may change. NULL without an
    exception if dpctl has none. */
 static PyObject *managers(void)
@@ -149,11 +158,9 @@ int usmb_dpnp_finish(void)
 	usmb_events work = {NULL, 0, 0};
 	if (usmb_py_in_child()) return 0;
 	if (usmb_dpnp_all(&work) < 0) return -1;
-	if (work.n == 0) return 0;
-	PyThreadState *saved = usmb_py_release_gil();
-	(void)usmb_events_wait(&work);
-	usmb_py_acquire_gil(saved);
-	return 1;
+	int any = work.n > 0;
+	(void)usmb_events_finish(&work);
+	return any;
 }
 
 int usmb_dpnp_all(usmb_events *out)
@@ -252,8 +259,7 @@ static void let_computations(PyObject *held)
 {
 	PyGILState_STATE state;
 	if (!held || !enter(&state)) return;
-	Py_XDECREF(call_lock(held, "release"));
-	Py_DECREF(held);
+	usmb_dpnp_unlock(held);
 	usmb_py_leave(state);
 }
 

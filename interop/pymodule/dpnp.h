@@ -32,6 +32,8 @@ void usmb_events_drop(usmb_events *events);
 /* Waits for the events and deletes them; returns a code of usmb_sycl.h. No GIL needed, and the caller does not hold it:
    tasks on the host need it. */
 int usmb_events_wait(usmb_events *events);
+/* The same with the GIL held, which is released during the wait. */
+int usmb_events_finish(usmb_events *events);
 
 /* _computes_under(lock): the lock under which usmbridge.array_api calls dpnp. */
 PyObject *usmb_py_computes_under(PyObject *m, PyObject *lock);

@@ -365,6 +365,14 @@ int usmb_array_note_export(usmb_array *a)
 	return known < 0 ? -1 : 0;
 }
 
+usmb_drop_fn usmb_array_share(usmb_array *a, int on_host)
+{
+	usmb_cell_retain(a->cell);
+	if (!on_host || !usmb_cell_record(a->cell)->place) return usmb_cell_drop;
+	usmb_cell_observe(a->cell);
+	return usmb_cell_drop_observed;
+}
+
 int usmb_array_note_lent(usmb_array *a)
 {
 	if (usmb_cell_lend(a->cell) < 0) return -1;
@@ -428,11 +436,7 @@ int usmb_array_end_use(usmb_array *a)
 	usmb_events events;
 	if (!usmb_cell_observed(a->cell)) return 0;
 	if (usmb_dpnp_events(usmb_cell_used(usmb_cell_record(a->cell)), &events) < 0) return -1;
-	if (events.n == 0) return usmb_events_wait(&events) == USMB_SYCL_OK ? 0 : -1;
-	PyThreadState *saved = usmb_py_release_gil();
-	int code = usmb_events_wait(&events);
-	usmb_py_acquire_gil(saved);
-	return failed(code);
+	return failed(usmb_events_finish(&events));
 }
 
 int usmb_array_settle_queue(usmb_array *a)

@@ -55,7 +55,10 @@ static inline int usmb_array_lent(usmb_array *a)
 	if (!usmb_cell_record(a->cell)->place || a->noted & USMB_LENT_NOTED) return 0;
 	return usmb_array_note_lent(a);
 }
-/* The same for consumers of CUDA, which use no queue. */
+/* Takes a reference of the memory for a consumer, and returns the function that drops it. on_host: the consumer reads it on
+   the host, so that it observes the memory if that is USM. */
+usmb_drop_fn usmb_array_share(usmb_array *a, int on_host);
+/* The same as usmb_array_exported for consumers of CUDA, which use no queue. */
 int usmb_array_note_cuda(usmb_array *a);
 /* Records that consumers have the address of the elements and may submit work on the memory, without
    reporting it, to the queue that users see for the array. */

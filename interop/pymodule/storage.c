@@ -332,19 +332,12 @@ void usmb_cell_remember(const PyObject *owner, usmb_cell *cell)
 	known[at].generation = usmb_cell_generation(cell);
 }
 
-/* Whether [lo, hi) lies in the memory of a cell. */
-static int covers(const usmb_cell *cell, const char *lo, const char *hi)
-{
-	const char *data = cell->data;
-	return lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size;
-}
-
 usmb_cell *usmb_cell_known(const PyObject *owner, const char *lo, const char *hi)
 {
 	unsigned at = known_at(owner);
 	usmb_cell *cell = known[at].cell;
 	if (known[at].owner != owner || !usmb_cell_try_retain(cell, known[at].generation)) return NULL;
-	if (cell->place && covers(cell, lo, hi)) return cell;
+	if (cell->place && usmb_cell_covers(cell, lo, hi)) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

@@ -29,6 +29,12 @@ typedef struct usmb_foreign {
 	void (*end)(struct usmb_foreign *);
 } usmb_foreign;
 usmb_cell *usmb_cell_of_foreign(usmb_foreign *owned, void *data, uint64_t size);
+/* Whether [lo, hi) lies in the memory of a cell. */
+static inline int usmb_cell_covers(const usmb_cell *cell, const char *lo, const char *hi)
+{
+	const char *data = cell->data;
+	return lo >= data && lo <= hi && (uint64_t)(hi - data) <= cell->size;
+}
 /* Remembers the cell of an object's memory, so that the next import of the object finds it.
    usmb_cell_known returns that cell, retained, if it covers [lo, hi). */
 void usmb_cell_remember(const PyObject *owner, usmb_cell *cell);
