@@ -20,23 +20,60 @@ static struct {
 } queues[USMB_USED_LAST];
 static uint32_t n_queues;
 
-uint32_t usmb_dpnp_number(PyObject *queue)
+uint32_t usmb_dpnp_find(PyObject *queue)
 {
 	for (uint32_t i = 0; i < n_queues; i++)
 		if (queues[i].object == queue) return i + 1;
 	void *ref = usmb_queue_ref(queue);
 	for (uint32_t i = 0; i < n_queues; i++)
 		if (usmb_sycl_queue_equal(queues[i].ref, ref)) return i + 1;
-	if (n_queues == USMB_USED_LAST) return USMB_USED_SEVERAL;
-	queues[n_queues].object = Py_NewRef(queue);
-	queues[n_queues].ref = ref;
-	return ++n_queues;
+	return USMB_USED_NO;
+}
+
+/* Whether all work of dpnp on the queue with a number has ended. Memory that still has the number then depends on nothing,
+   so another queue can take it over. */
+static int is_idle(uint32_t number)
+{
+	usmb_events work;
+	if (usmb_dpnp_events(number, &work) < 0) {
+		PyErr_Clear(); /* the answer is no */
+		return 0;
+	}
+	size_t n = work.n;
+	usmb_events_drop(&work);
+	return n == 0;
+}
+
+/* Returns a number that no queue has, or USMB_USED_SEVERAL if all are of queues with work. */
+static uint32_t free_number(void)
+{
+	static uint32_t last;
+	if (n_queues < USMB_USED_LAST) return ++n_queues;
+	for (int i = 0; i < USMB_USED_LAST; i++) {
+		last = last % USMB_USED_LAST + 1;
+		if (is_idle(last)) return last;
+	}
+	return USMB_USED_SEVERAL;
+}
+
+uint32_t usmb_dpnp_number(PyObject *queue)
+{
+	uint32_t number = usmb_dpnp_find(queue);
+	if (number != USMB_USED_NO) return number;
+	number = free_number();
+	if (number == USMB_USED_SEVERAL) return number;
+	PyObject *old = queues[number - 1].object;
+	queues[number - 1].object = Py_NewRef(queue);
+	queues[number - 1].ref = usmb_queue_ref(queue);
+	Py_XDECREF(old);
+	return number;
 }
 
 void usmb_dpnp_clear(void)
 {
 	while (n_queues > 0) {
 		PyObject *object = queues[--n_queues].object;
+		queues[n_queues].object = NULL;
 		if (!usmb_py_in_child()) Py_DECREF(object); /* destroying a queue calls SYCL */
 	}
 }

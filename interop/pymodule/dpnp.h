@@ -9,8 +9,11 @@
 
 #include "support.h"
 
-/* Returns the number of a queue for usmb_cell_use: the same for equal queues. */
+/* Returns the number of a queue for usmb_cell_use, the same for equal queues. A queue can lose its number when its work has
+   ended, so the caller holds the lock of computations until the work that follows is submitted. */
 uint32_t usmb_dpnp_number(PyObject *queue);
+/* Returns the number that a queue has, or USMB_USED_NO. */
+uint32_t usmb_dpnp_find(PyObject *queue);
 
 /* Events that the caller owns. */
 typedef struct {

@@ -178,7 +178,7 @@ static uint32_t used_for(usmb_cell *cell, PyObject *named, int what)
 	/* Consumers can work on another queue than a given one: dpnp's from_dlpack uses the default queue. */
 	if (used == USMB_USED_SEVERAL || (what != BESIDE && (what != KNOWN || named))) return used;
 	PyObject *queue = named ? named : usmb_kept_queue(cell->place);
-	return queue && used == usmb_dpnp_number(queue) ? USMB_USED_NO : used;
+	return queue && used == usmb_dpnp_find(queue) ? USMB_USED_NO : used;
 }
 
 /* Waits for the queues that have work, except for the one behind which the caller's work comes anyway, which may be NULL. Most
