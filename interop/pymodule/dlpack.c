@@ -576,17 +576,16 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 	return cell;
 }
 
-/* The cell of memory that is known by another way, retained; NULL if there is none. If it is read-only and the tensor is
-   not, *record has it. */
-static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place, usmb_cell **record)
+/* The cell of memory that is known by another way, retained; NULL if there is none, or if it is read-only and the tensor is
+   not. */
+static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place)
 {
 	const char *first = s->span.first;
 	usmb_cell *cell = usmb_cell_find(first + low, first + s->span.hi, place);
 	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
-	*record = NULL;
-	if (!cell) return NULL;
-	if (readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY)) return cell;
-	*record = cell;
+	if (!cell || readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY))
+		return cell;
+	usmb_cell_drop_gil(cell);
 	return NULL;
 }
 
@@ -605,7 +604,7 @@ static usmb_cell *managed_cell(void *managed, int versioned, const usmb_dl_snaps
 static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
 	usmb_place *place;
-	usmb_cell *cell, *record;
+	usmb_cell *cell;
 	int cuda = is_cuda(s->t.device.type);
 	if (usmb_go_allowed() < 0) return NULL;
 	if (s->span.nelem == 0 && (cuda || !s->span.first)) {
@@ -621,17 +620,13 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 		return cell;
 	}
 	if ((cuda ? cuda_place(s, &place) : oneapi_place(s, &place)) < 0) return NULL;
-	cell = known_memory(s, usmb_dl_whole_elements(s->span.lo, s->span.itembits), place, &record);
+	cell = known_memory(s, usmb_dl_whole_elements(s->span.lo, s->span.itembits), place);
 	if (cell) {
 		usmb_place_release(place);
 		usmb_dl_delete(managed, versioned);
 		return cell;
 	}
 	cell = managed_cell(managed, versioned, s, place);
-	if (cell && record)
-		usmb_cell_set_record(cell, record);
-	else if (record)
-		usmb_cell_drop_gil(record);
 	if (!cell) {
 		usmb_place_release(place);
 	} else if (usmb_cell_enter(cell) < 0) {

@@ -239,6 +239,8 @@ static usmb_cell *take_cell(void)
 	return cell;
 }
 
+static usmb_cell *cell_over(char *lo, uint64_t size, usmb_place *place);
+
 static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint64_t size, usmb_place *place)
 {
 	usmb_cell *cell = take_cell();
@@ -255,7 +257,8 @@ static usmb_cell *new_cell(void *ctx, void (*end)(usmb_cell *), void *data, uint
 	cell->place = place;
 	uint32_t flags = USMB_CELL_FOREIGN | USMB_CELL_IMPORTED;
 	if (!place || place->host_readable) flags |= USMB_CELL_HOST_READABLE;
-	usmb_cell *record = place ? NULL : usmb_cell_lent_at(data, (char *)data + cell->requested);
+	usmb_cell *record = place ? cell_over(data, cell->requested, place)
+	                          : usmb_cell_lent_at(data, (char *)data + cell->requested);
 	if (record) {
 		usmb_cell_set_record(cell, record);
 		flags |= USMB_CELL_ALIAS;
@@ -401,6 +404,40 @@ static void sweep_intervals(void)
 	swept = n_intervals;
 }
 
+/* Moves the bounds of an interval outwards, as far as no other live memory begins. */
+static void widen(interval *e, const char *lo, const char *hi)
+{
+	for (interval *next; lo < e->lo && (next = interval_in(lo, e->lo)) != NULL;)
+		if (is_dead(next))
+			forget_interval(next);
+		else
+			lo = next->hi;
+	for (interval *next; hi > e->hi && (next = interval_in(e->hi, hi)) != NULL;)
+		if (is_dead(next))
+			forget_interval(next);
+		else
+			hi = next->lo;
+	if (lo < e->lo) e->lo = lo;
+	if (hi > e->hi) e->hi = hi;
+}
+
+/* The record of memory at a place that a new cell shares with live ones, retained, or NULL. Its interval then covers the memory
+   of both, because owners need not report how far theirs goes. */
+static usmb_cell *cell_over(char *lo, uint64_t size, usmb_place *place)
+{
+	const char *hi = lo + size;
+	for (interval *e; size > 0 && (e = interval_in(lo, hi)) != NULL; forget_interval(e)) {
+		if (!usmb_cell_try_retain(e->cell, e->generation)) continue;
+		if (e->cell->place == place) {
+			widen(e, lo, hi);
+			return e->cell;
+		}
+		usmb_cell_drop_gil(e->cell);
+		return NULL;
+	}
+	return NULL;
+}
+
 int usmb_cell_enter(usmb_cell *cell)
 {
 	cell = usmb_cell_record(cell);
@@ -408,6 +445,7 @@ int usmb_cell_enter(usmb_cell *cell)
 	uint32_t generation = usmb_cell_generation(cell);
 	if (!cell->place || !lo || cell->size == 0 || cell->size == UINT64_MAX) return 0;
 	for (interval *e; (e = interval_in(lo, hi)) != NULL; forget_interval(e)) {
+		if (e->cell == cell && e->generation == generation) return 0;
 		if (e->lo == lo && e->hi == hi) {
 			e->cell = cell;
 			e->generation = generation;
@@ -445,8 +483,10 @@ int usmb_cell_lend(usmb_cell *cell)
 	const char *lo = cell->data;
 	if (!is_lendable(cell)) return 0;
 	if (usmb_cell_enter(cell) < 0) return -1;
-	if (lo < lent_lo) lent_lo = lo;
-	if (lo + cell->size > lent_hi) lent_hi = lo + cell->size;
+	interval *e = interval_in(lo, lo + 1);
+	if (!e) return 0;
+	if (e->lo < lent_lo) lent_lo = e->lo;
+	if (e->hi > lent_hi) lent_hi = e->hi;
 	return 0;
 }
 
@@ -468,7 +508,7 @@ usmb_cell *usmb_cell_lent_at(const char *lo, const char *hi)
 usmb_cell *usmb_cell_find(const char *lo, const char *hi, usmb_place *place)
 {
 	usmb_cell *cell = cell_at(lo, hi);
-	if (!cell || cell->place == place) return cell;
+	if (!cell || (cell->place == place && usmb_cell_covers(cell, lo, hi))) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

@@ -485,3 +485,42 @@ for made in (Made, Wrong):
 """,
         PYTHONMALLOC="debug",
     )
+
+
+class Dictionary:
+    """Memory by a dictionary alone, which does not say how far the memory of its owner goes."""
+
+    def __init__(self, x):
+        self.x = x
+        self.__sycl_usm_array_interface__ = x.__sycl_usm_array_interface__
+
+
+@pytest.mark.parametrize("take", [
+    pytest.param(lambda x: ub.from_dlpack(x.__dlpack__(max_version=(1, 0))), id="capsule"),
+    pytest.param(lambda x: ub.asarray(Dictionary(x)), id="dictionary"),
+    pytest.param(ub.asarray, id="asarray"),
+    pytest.param(ub.from_dlpack, id="from_dlpack"),
+])
+def test_slices_that_overlap(device, take):
+    """Imports of overlapping slices share one record, in whatever order they come and go."""
+    n, rng = 1 << 19, np.random.default_rng(5)
+    for _ in range(12):
+        x = peer("dpnp.tensor").ones(n, dtype="f4", usm_type="shared")
+        whole = take(x) if rng.integers(2) else None
+        taken = []
+        for _ in range(4):
+            lo = int(rng.integers(0, n // 2))
+            hi = int(rng.integers(n // 2 + 1, n))
+            a = take(x[lo:hi])
+            taken.append((a, np.asarray(a)))
+            if rng.integers(3) == 0:
+                del taken[0], a
+        for a, _ in taken:
+            before = [(view, view[[0, -1]].copy(), view.ctypes.data) for _, view in taken]
+            a *= 3
+            lo, hi = a._pointer, a._pointer + 4 * a.size
+            for view, old, at in before:
+                for i, address in ((0, at), (-1, at + 4 * (view.size - 1))):
+                    assert view[i] == old[i] * (3 if lo <= address < hi else 1)
+                assert ub.asarray(view).usm_type == "shared"
+        del whole, before, taken
