@@ -3,6 +3,7 @@ package memmgr_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,8 +20,9 @@ import (
 type locked struct {
 	*memtest.Simulated
 	barriers, waits, failures atomic.Int32
-	pend                      atomic.Bool
+	pend, owns                atomic.Bool // owns: the calling thread computes
 	pause                     time.Duration
+	computes                  sync.Mutex // the lock of computations
 }
 
 func (d *locked) BarriersPend() bool { return d.pend.Load() }
@@ -30,16 +32,23 @@ func (d *locked) Barrier(queue uintptr) (uintptr, error) {
 	return d.Simulated.Barrier(queue)
 }
 
-func (d *locked) WaitQueues(queues []uintptr) error {
+func (d *locked) TryWaitQueues(queues []uintptr) (busy bool, err error) {
 	if len(queues) != 1 || queues[0] != 7 {
-		return errors.New("the queues are not those of the memory")
+		return false, errors.New("the queues are not those of the memory")
+	}
+	if !d.owns.Load() {
+		if !d.computes.TryLock() {
+			time.Sleep(time.Millisecond)
+			return true, nil
+		}
+		defer d.computes.Unlock()
 	}
 	time.Sleep(d.pause)
 	d.waits.Add(1)
 	if d.failures.Add(-1) >= 0 {
-		return errors.New("the wait fails")
+		return false, errors.New("the wait fails")
 	}
-	return nil
+	return false, nil
 }
 
 // release releases memory that other libraries were shown with queue 7.
@@ -102,6 +111,29 @@ func TestShownMemoryWaitsForACallThatWaits(t *testing.T) {
 			requireEmpty(t, d)
 		})
 	}
+}
+
+// A request that settles memory waits for computations, which can need memory themselves.
+func TestComputationsAllocateWhileOthersSettle(t *testing.T) {
+	const size = 8 << 20
+	d := &locked{Simulated: memtest.NewSimulated()}
+	p := memmgr.NewPool(d, memmgr.WithSegment(size))
+	d.release(testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t))
+	d.computes.Lock()
+	var trims errgroup.Group
+	for range 3 {
+		trims.Go(func() error { p.Trim(0); return nil })
+	}
+	require.Never(t, func() bool { return p.Stats().Active.Current == 0 }, 20*time.Millisecond, time.Millisecond)
+	d.owns.Store(true)
+	b := testenv.Must(memmgr.New(p, memmgr.Request{Size: size}))(t) // in the computation
+	d.owns.Store(false)
+	b.Release()
+	d.computes.Unlock()
+	require.NoError(t, trims.Wait())
+	require.Zero(t, p.Stats().Active.Current)
+	require.NoError(t, p.Close())
+	requireEmpty(t, d)
 }
 
 // answering is a device that can say whether its queues are empty.

@@ -325,11 +325,11 @@ static int submit_batch(void *arg)
 	return barriers(b->queues, b->n, b->except, b->events, &b->count);
 }
 
-static int wait_batch(struct batch *b)
+static int wait_batch(struct batch *b, int patient)
 {
 	const usmb_host_lock *lock = atomic_load_explicit(&host_lock, memory_order_acquire);
 	void *released = lock != NULL ? lock->release() : NULL;
-	int result = lock != NULL ? lock->quiet(b->queues, b->n, submit_batch, b) : submit_batch(b);
+	int result = lock != NULL ? lock->quiet(b->queues, b->n, submit_batch, b, patient) : submit_batch(b);
 	size_t i;
 
 	for (i = 0; i < b->count; i++) {
@@ -343,14 +343,14 @@ static int wait_batch(struct batch *b)
 }
 
 /* Waits for queues that are not equal to except. */
-static int wait_queues(void *const *queues, size_t n, void *except)
+static int wait_queues(void *const *queues, size_t n, void *except, int patient)
 {
 	int result = USMB_SYCL_OK;
 	size_t done;
 
 	for (done = 0; done < n; done += BATCH) {
 		struct batch b = {.queues = queues + done, .n = n - done < BATCH ? n - done : BATCH, .except = except};
-		int err = wait_batch(&b);
+		int err = wait_batch(&b, patient);
 
 		if (result == USMB_SYCL_OK) result = err;
 	}
@@ -359,7 +359,12 @@ static int wait_queues(void *const *queues, size_t n, void *except)
 
 int usmb_sycl_wait_queues(void *const *queues, size_t n)
 {
-	return wait_queues(queues, n, NULL);
+	return wait_queues(queues, n, NULL, 1);
+}
+
+int usmb_sycl_try_wait_queues(void *const *queues, size_t n)
+{
+	return wait_queues(queues, n, NULL, 0);
 }
 
 int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n)
@@ -370,7 +375,7 @@ int usmb_sycl_order(void *queue, void *event, void *const *others, size_t n)
 
 	if (!usmb_sycl_barriers_pend()) {
 		err = usmb_sycl_wait_event(event);
-		return err == USMB_SYCL_OK ? wait_queues(others, n, except) : err;
+		return err == USMB_SYCL_OK ? wait_queues(others, n, except, 1) : err;
 	}
 	do {
 		struct batch b = {.queues = others + done, .n = n - done < BATCH ? n - done : BATCH, .except = except};

@@ -272,8 +272,9 @@ typedef struct usmb_host_lock {
 	void *(*release)(void);
 	void (*acquire)(void *released);
 	/* Waits for the work that libraries under the lock have on n queues. Then, while they cannot submit
-	 * more, calls submit and returns its result. The thread does not hold the lock. */
-	int (*quiet)(void *const *queues, size_t n, int (*submit)(void *), void *arg);
+	 * more, calls submit and returns its result. The thread does not hold the lock. patient: waits for computations of
+	 * this library in other threads too; otherwise it gives up soon and returns USMB_SYCL_BUSY. */
+	int (*quiet)(void *const *queues, size_t n, int (*submit)(void *), void *arg, int patient);
 	/* Waits for the work that these libraries have on memory with that number of a queue (usmb_cell_used). The
 	 * thread does not hold the lock. */
 	int (*await_used)(uint32_t used);
@@ -312,6 +313,10 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
  * is the first failure, but all are waited for. Queues that occur twice are waited for once.
  */
 int usmb_sycl_wait_queues(void *const *queues, size_t n);
+/* The same for a caller that holds a lock for which a computation can wait: returns USMB_SYCL_BUSY if it would wait long for a
+ * computation of another thread. The caller releases its lock and repeats the call. */
+int usmb_sycl_try_wait_queues(void *const *queues, size_t n);
+enum { USMB_SYCL_BUSY = -1 };
 /*
  * Returns 1 if all work submitted to the queue, which is not NULL, is complete. Returns 0 if some is not, and always for
  * releases of SYCL that cannot say so. Submits nothing and does not wait for work.

@@ -256,17 +256,6 @@ static PyObject *call_lock(PyObject *lock, const char *method)
 	return r ? Py_NewRef(lock) : NULL;
 }
 
-/* Acquires the lock of computations: dpnp submits tasks before it records their events, and can lose the GIL in between. */
-static PyObject *hold_computations(void)
-{
-	PyGILState_STATE state;
-	if (!enter(&state)) return NULL;
-	PyObject *lock = compute_lock ? Py_NewRef(compute_lock) : NULL, *held = call_lock(lock, "acquire");
-	Py_XDECREF(lock);
-	usmb_py_leave(state);
-	return held;
-}
-
 PyObject *usmb_dpnp_lock(double seconds)
 {
 	if (!compute_lock) return NULL;
@@ -277,6 +266,22 @@ PyObject *usmb_dpnp_lock(double seconds)
 	Py_XDECREF(got);
 	if (!held) Py_CLEAR(lock);
 	return lock;
+}
+
+/* The time for which a thread waits for computations if one of them may wait for the thread. */
+#define PATIENCE 0.01
+
+/* Acquires the lock of computations: dpnp submits tasks before it records their events, and can lose the GIL in between. *busy:
+   somebody else had it all the time. */
+static PyObject *hold_computations(int patient, int *busy)
+{
+	PyGILState_STATE state;
+	*busy = 0;
+	if (!enter(&state)) return NULL;
+	PyObject *held = usmb_dpnp_lock(patient ? -1 : PATIENCE);
+	*busy = !patient && compute_lock && !held;
+	usmb_py_leave(state);
+	return held;
 }
 
 void usmb_dpnp_unlock(PyObject *held)
@@ -325,9 +330,11 @@ static int submit_quietly(void *const *all, size_t n, int (*submit)(void *), voi
 	return result == USMB_SYCL_OK ? code : result;
 }
 
-static int quiet(void *const *all, size_t n, int (*submit)(void *), void *arg)
+static int quiet(void *const *all, size_t n, int (*submit)(void *), void *arg, int patient)
 {
-	PyObject *held = hold_computations();
+	int busy;
+	PyObject *held = hold_computations(patient, &busy);
+	if (busy) return USMB_SYCL_BUSY;
 	int code = submit_quietly(all, n, submit, arg);
 	let_computations(held);
 	return code;

@@ -131,3 +131,36 @@ def test_threads(device, dpnp, work):
 def test_threads_after_dpnp(device, dpnp):
     """Queues from before usmbridge opens SYCL keep the order of the driver. Waits poll for their events."""
     check(EXPORT, "import dpnp; dpnp.ones(3) + 1", SECONDS * 0.4)
+
+
+SETTLE = """
+import faulthandler, threading, time
+import usmbridge as ub, usmbridge.array_api as xp
+faulthandler.dump_traceback_later({seconds} + 60, exit=True)
+end = time.monotonic() + {seconds}
+
+def show(n):
+    a = ub.ones(n, "float32", usm_type="shared")
+    a.sycl_queue  # the end of work on it is found by a wait
+
+def allocate():
+    while time.monotonic() < end:
+        for i in range(8): show(1 << 16 | i << 12)
+
+def compute():
+    while time.monotonic() < end:
+        xp.where(x > 0, x, 2.0)
+        with xp._lock: show(3 << 16)  # as a function does whose results NumPy computed
+
+x = ub.ones((64, 64), "float32", usm_type="shared")
+xp.sum(x)
+threads = [threading.Thread(target=f) for f in (allocate, compute) * 2]
+for t in threads: t.start()
+for t in threads: t.join()
+print("done")
+"""
+
+
+def test_allocations_inside_and_beside_computations(device, dpnp):
+    """A request that waits for the work of others does not keep the memory of a computation waiting that it waits for."""
+    assert program("-c", SETTLE.format(seconds=SECONDS * 1.5), timeout=SECONDS * 10 + 600) == "done\n"

@@ -85,8 +85,9 @@ func othersOf(c *owner.Cell) []uintptr {
 	return all[1:]
 }
 
-// WaitForOthers waits for all work of other libraries on the memory of dead cells. The caller keeps the cells.
-func WaitForOthers(s Synchronizer, cells []*owner.Cell) error {
+// WaitForOthers waits for all work of other libraries on the memory of dead cells. The caller keeps the cells. If it is busy,
+// the caller releases its locks and repeats the call: see waiter.
+func WaitForOthers(s Synchronizer, cells []*owner.Cell) (busy bool, err error) {
 	var queues []uintptr
 	var places []uintptr
 	for _, c := range cells {
@@ -101,14 +102,14 @@ func WaitForOthers(s Synchronizer, cells []*owner.Cell) error {
 	}
 	for _, place := range places {
 		if err := waitCUDA(place); err != nil {
-			return err
+			return false, err
 		}
 	}
 	w, ok := s.(waiter)
 	if !ok {
-		return nil
+		return false, nil
 	}
-	return w.WaitQueues(queues)
+	return w.TryWaitQueues(queues)
 }
 
 // Release releases the events.

@@ -69,7 +69,7 @@ func (Events) ReleaseEvent(event uintptr) {
 // BarriersPend implements waiter: usmb_sycl_barriers_pend.
 func (Events) BarriersPend() bool { return C.usmb_sycl_barriers_pend() != 0 }
 
-// WaitQueues implements waiter.
+// WaitQueues waits until all work submitted to the queues, of which none is 0, is complete.
 func (Events) WaitQueues(queues []uintptr) error {
 	if len(queues) == 0 {
 		return nil
@@ -77,6 +77,18 @@ func (Events) WaitQueues(queues []uintptr) error {
 	// The slice has addresses of C memory, which the garbage collector ignores.
 	code := C.usmb_sycl_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&queues[0])), C.size_t(len(queues)))
 	return syclError("wait for work of other libraries on a buffer", code)
+}
+
+// TryWaitQueues implements waiter.
+func (Events) TryWaitQueues(queues []uintptr) (busy bool, err error) {
+	if len(queues) == 0 {
+		return false, nil
+	}
+	code := C.usmb_sycl_try_wait_queues((*unsafe.Pointer)(unsafe.Pointer(&queues[0])), C.size_t(len(queues)))
+	if code == C.USMB_SYCL_BUSY {
+		return true, nil
+	}
+	return false, syclError("wait for work of other libraries on a buffer", code)
 }
 
 // QueueEmpty implements emptier.

@@ -51,8 +51,11 @@ func placeShowsOther(uintptr) bool         { return false }
 // BarriersPend implements waiter.
 func (Events) BarriersPend() bool { return true }
 
-// WaitQueues implements waiter.
+// WaitQueues waits until all work submitted to the queues is complete.
 func (Events) WaitQueues([]uintptr) error { return nil }
+
+// TryWaitQueues implements waiter.
+func (Events) TryWaitQueues([]uintptr) (busy bool, err error) { return false, nil }
 
 // QueueEmpty implements emptier.
 func (Events) QueueEmpty(uintptr) bool { return true }

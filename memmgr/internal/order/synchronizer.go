@@ -45,9 +45,10 @@ type batcher interface {
 type waiter interface {
 	// BarriersPend reports whether a barrier may be pending when the call that submitted it returns.
 	BarriersPend() bool
-	// WaitQueues waits until all work submitted to the queues, of which none is 0, is complete. It returns the first
-	// failure.
-	WaitQueues(queues []uintptr) error
+	// TryWaitQueues waits until all work submitted to the queues, of which none is 0, is complete. It returns the first
+	// failure. It is busy if it would wait for a computation of another thread, which may wait for a lock of the caller:
+	// the caller releases its locks, and repeats the call.
+	TryWaitQueues(queues []uintptr) (busy bool, err error)
 }
 
 // emptier is an optional interface of a Synchronizer.

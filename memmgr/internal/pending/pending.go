@@ -204,24 +204,34 @@ func (s *Set) Settle() error {
 		return nil
 	}
 	acquire := order.ReleaseLock()
-	s.oneSettles.Lock()
 	defer acquire()
+	for {
+		if busy, err := s.trySettle(); !busy {
+			return err
+		}
+	}
+}
+
+// trySettle is Settle without a wait for computations, whose threads can wait for oneSettles. If it is busy, it has changed
+// nothing.
+func (s *Set) trySettle() (busy bool, err error) {
+	s.oneSettles.Lock()
 	defer s.oneSettles.Unlock()
 	list := s.takeUnsettled()
 	if len(list) == 0 {
-		return nil
+		return false, nil
 	}
-	err := order.WaitForOthers(s.sync, list)
+	busy, err = order.WaitForOthers(s.sync, list)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.settling.Store(0) // last
-	if err != nil {
+	if busy || err != nil {
 		s.refused = append(s.refused, list...)
 		s.unsettled.Add(int32(len(list)))
-		return err
+		return busy, err
 	}
 	s.settled(list)
-	return nil
+	return false, nil
 }
 
 // SettleEnded is Settle for the blocks on which the work of other libraries is known to have ended. It waits for no
