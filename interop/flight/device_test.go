@@ -4,10 +4,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/stretchr/testify/require"
 
+	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/internal/testenv"
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
+	"github.com/usmbridge/usmbridge/interop/flight/usmarrow"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -40,4 +43,23 @@ func TestUSM(t *testing.T) {
 		a.Release()
 		require.NoError(t, c.Free(t.Context(), "own"))
 	}
+}
+
+// TestColumnsObserve fills memory that an Arrow column shows: the work ends before the call returns.
+func TestColumnsObserve(t *testing.T) {
+	q := testsycl.Queue(t)
+	pool := memmgr.NewPool(testsycl.USM(t, q, syclobj.USMShared))
+	a := testenv.Must(usmarray.Zeros(pool, usmarray.Float32, []int{1 << 20, 1}))(t)
+	column := testenv.Must(usmarrow.ToArrow(a))(t)
+	values := column.Storage().(*array.FixedSizeList).ListValues().(*array.Float32).Float32Values()
+	for v := float32(1); v < 20; v++ {
+		require.NoError(t, a.Fill(v))
+		require.Equal(t, v, values[len(values)-1])
+	}
+	observed := func() bool { return cells.Of(a.Buffer()).Observed() }
+	require.True(t, observed())
+	column.Release()
+	require.False(t, observed())
+	a.Release()
+	require.NoError(t, pool.Close())
 }

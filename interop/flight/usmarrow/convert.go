@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -76,7 +77,8 @@ func storedOrder(shape, strides []int) (stored, permutation []int, err error) {
 
 // ToArrow returns an array as a column with one tensor per row, without a copy. It waits for
 // pending work on the array. The column holds a reference of the memory; the caller releases the
-// column. Errors: those of TypeOf, and memmgr.ErrNotHostReadable.
+// column. While the column is alive, functions of this module that compute on the memory return when their
+// work has ended; kernels that somebody launches are not waited for. Errors: those of TypeOf, and memmgr.ErrNotHostReadable.
 func ToArrow(a *usmarray.Array) (*TensorArray, error) {
 	t, rows, err := TypeOf(a)
 	if err != nil {
@@ -88,7 +90,12 @@ func ToArrow(a *usmarray.Array) (*TensorArray, error) {
 	if err != nil {
 		return nil, err
 	}
-	buffer := memory.NewBufferWithAllocator(data, &holder{array: held.Retain()})
+	host := dlpack.CPU
+	observed, err := held.DLPackWith(usmarray.ExportOptions{Device: &host})
+	if err != nil {
+		return nil, err
+	}
+	buffer := memory.NewBufferWithAllocator(data, holder{observed})
 	defer buffer.Release()
 	return NewTensorArray(t, rows, buffer), nil
 }
@@ -112,12 +119,12 @@ func elements(a *usmarray.Array) ([]byte, error) {
 }
 
 // holder is the Arrow allocator of a column made by ToArrow: freeing the column's buffer releases
-// the array.
-type holder struct{ array *usmarray.Array }
+// the tensor, which holds the memory and observes it.
+type holder struct{ tensor dlpack.Tensor }
 
-func (h *holder) Allocate(n int) []byte             { return make([]byte, n) }
-func (h *holder) Reallocate(n int, _ []byte) []byte { return make([]byte, n) }
-func (h *holder) Free([]byte)                       { h.array.Release() }
+func (h holder) Allocate(n int) []byte             { return make([]byte, n) }
+func (h holder) Reallocate(n int, _ []byte) []byte { return make([]byte, n) }
+func (h holder) Free([]byte)                       { h.tensor.Release() }
 
 // FromArrow returns a column as an array on the same memory. Tensors of shape [a, b, …] become
 // [rows, a, b, …] with their axes in the permuted order, lists of fixed size [rows, size], values
