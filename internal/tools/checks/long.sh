@@ -61,6 +61,7 @@ other_stages() {
 		tasks on the host and barriers	(export USMB_HOST_TASKS_SECONDS=$seconds; $python -k several test_host_tasks.py)
 		forks and plain memory in children	(export USMB_FORK_ROUNDS=100000 USMB_FORK_ENDS=100; $python test_fork.py)
 		forks of Go programs	USMB_FORK_ENDS=100 $go test -count=1 -timeout 30m -v -run AfterComputing ./interop/executor
+		out-of-order queues of the driver	(export USMBRIDGE_CPU_QUEUES=driver; $python $(cd $hunts && ls test_*.py | grep -Ev 'threads|host_tasks|dask|soak|processes|fork|pairs|cuda|docs|package|cute|import_order' | tr '\n' ' '))
 		threads and out-of-order queues	$go test -count=20 -timeout 30m -v -run Threads ./usmarray/kernel
 		threads in Python	for i in {1..20}; do ($python -k 'export or after' test_many_threads.py) || exit 1; done
 		long threads in Python	(export USMB_THREADS_SECONDS=$seconds; $python test_many_threads.py)
