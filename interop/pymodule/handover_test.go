@@ -5,6 +5,7 @@ package pymodule_test
 import (
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,6 +21,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
+
+// TestMain ends as doc.go advises, because tests here compute by dpnp. Each test that starts Python checks for leaks: balanced.
+func TestMain(m *testing.M) { syscall.Exit(m.Run()) }
 
 // embedded is the interpreter of this process. There can be only one.
 var embedded struct {
