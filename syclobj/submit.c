@@ -352,6 +352,7 @@ static int wait_queues(void *const *queues, size_t n, void *except, int patient)
 		struct batch b = {.queues = queues + done, .n = n - done < BATCH ? n - done : BATCH, .except = except};
 		int err = wait_batch(&b, patient);
 
+		if (err == USMB_SYCL_BUSY) return err; /* the caller repeats all */
 		if (result == USMB_SYCL_OK) result = err;
 	}
 	return result;

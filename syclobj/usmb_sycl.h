@@ -313,8 +313,8 @@ void usmb_sycl_events_delete(void *const *events, size_t n);
  * is the first failure, but all are waited for. Queues that occur twice are waited for once.
  */
 int usmb_sycl_wait_queues(void *const *queues, size_t n);
-/* The same for a caller that holds a lock for which a computation can wait: returns USMB_SYCL_BUSY if it would wait long for a
- * computation of another thread. The caller releases its lock and repeats the call. */
+/* The same for a caller that holds a lock for which a computation can wait: returns USMB_SYCL_BUSY if it would wait long
+ * for a computation of another thread. The caller releases its lock and repeats the call. */
 int usmb_sycl_try_wait_queues(void *const *queues, size_t n);
 enum { USMB_SYCL_BUSY = -1 };
 /*

@@ -3,21 +3,15 @@
 package executor_test
 
 import (
-	"fmt"
 	"os"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/usmbridge/usmbridge/internal/testenv"
-	"github.com/usmbridge/usmbridge/internal/testenv/testpython"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/forktest"
-	"github.com/usmbridge/usmbridge/interop/pymodule"
-	"github.com/usmbridge/usmbridge/interop/python"
-	"github.com/usmbridge/usmbridge/syclobj"
 )
 
 func TestForks(t *testing.T) {
@@ -31,14 +25,8 @@ func TestForksAfterComputing(t *testing.T) {
 		inChild(t, "TestForksAfterComputing", "forks")
 		return
 	}
-	env := testpython.Need(t, "numpy", "dpctl", "dpnp")
-	rt, err := syclobj.Open()
-	if err != nil || rt.DefaultQueue().IsHost() {
-		testenv.Missing(t, fmt.Sprint("no SYCL device: ", err), testenv.SYCL)
-	}
+	py, _ := startWithDPNP(t)
 	rounds, _ := strconv.Atoi(os.Getenv("USMB_FORK_ENDS"))
-	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
 	e := testenv.Must(executor.New(py, executor.Config{
 		Modules: []executor.Module{{Name: forktest.Module, Source: forktest.Source + `
 import usmbridge
@@ -60,6 +48,5 @@ def computed(how, path):
 		}
 	}
 	require.NoError(t, e.Close(t.Context()))
-	fmt.Println("--- PASS: TestForksAfterComputing")
-	syscall.Exit(0)
+	endAfterDPNP(t, "TestForksAfterComputing")
 }

@@ -56,17 +56,11 @@ func testOrder(t *testing.T, name string, dpctlFirst bool) {
 		inChild(t, name, "order")
 		return
 	}
-	env := testpython.Need(t, "numpy", "dpctl", "dpnp")
-	rt, err := syclobj.Open()
-	if err != nil || rt.DefaultQueue().IsHost() {
-		testenv.Missing(t, fmt.Sprint("no SYCL device: ", err), testenv.SYCL)
-	}
-	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
-	py := testenv.Must(python.Start(python.WithEnvironment(env)))(t)
+	py, rt := startWithDPNP(t)
 	if dpctlFirst {
 		testenv.Must(py.Import("dpctl"))(t).Release()
 	} else {
-		_, err = py.Run(`
+		_, err := py.Run(`
 import sys, usmbridge
 for kind in ("device", "shared", "host"):
     a = usmbridge.zeros(64, dtype="int32", usm_type=kind)
@@ -80,11 +74,26 @@ assert "dpctl" not in sys.modules`, nil)
 	o := &order{rt: rt, e: e, probe: testsycl.NewQueue(t, rt, syclobj.InOrder)}
 	o.queues = []*syclobj.Queue{rt.DefaultQueue(), testsycl.NewQueue(t, rt, syclobj.InOrder), testsycl.NewQueue(t, rt, syclobj.OutOfOrder)}
 	program := testenv.Must(rt.DefaultQueue().BuildOpenCL(slowSource, ""))(t)
-	o.slow, err = program.Kernel("slow")
-	require.NoError(t, err)
+	o.slow = testenv.Must(program.Kernel("slow"))(t)
 	t.Run("results", o.testResults)
 	t.Run("calls", o.testCalls)
 	require.NoError(t, e.Close(t.Context()))
+	endAfterDPNP(t, name)
+}
+
+// startWithDPNP starts Python and SYCL in a process of inChild, for work by dpnp.
+func startWithDPNP(t *testing.T) (*python.Interpreter, *syclobj.Runtime) {
+	env := testpython.Need(t, "numpy", "dpctl", "dpnp")
+	rt, err := syclobj.Open()
+	if err != nil || rt.DefaultQueue().IsHost() {
+		testenv.Missing(t, fmt.Sprint("no SYCL device: ", err), testenv.SYCL)
+	}
+	require.NoError(t, pymodule.Register(pymodule.SetRuntime(rt)))
+	return testenv.Must(python.Start(python.WithEnvironment(env)))(t), rt
+}
+
+// endAfterDPNP ends the process if the test of that name has passed.
+func endAfterDPNP(t *testing.T, name string) {
 	if !t.Failed() {
 		// The race detector ends the process by C's exit. Exit handlers of dpnp's libraries crash then.
 		fmt.Println("--- PASS: " + name)

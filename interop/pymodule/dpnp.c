@@ -247,15 +247,6 @@ PyObject *usmb_py_computes_under(PyObject *m, PyObject *lock)
 	Py_RETURN_NONE;
 }
 
-/* Calls a method of the lock, "acquire" or "release". The lock is reentrant. Returns a new reference of it, or NULL. */
-static PyObject *call_lock(PyObject *lock, const char *method)
-{
-	PyObject *r = lock ? PyObject_CallMethod(lock, method, NULL) : NULL;
-	if (lock && !r) PyErr_WriteUnraisable(lock);
-	Py_XDECREF(r);
-	return r ? Py_NewRef(lock) : NULL;
-}
-
 PyObject *usmb_dpnp_lock(double seconds)
 {
 	if (!compute_lock) return NULL;
@@ -271,8 +262,8 @@ PyObject *usmb_dpnp_lock(double seconds)
 /* The time for which a thread waits for computations if one of them may wait for the thread. */
 #define PATIENCE 0.01
 
-/* Acquires the lock of computations: dpnp submits tasks before it records their events, and can lose the GIL in between. *busy:
-   somebody else had it all the time. */
+/* Acquires the lock of computations: dpnp submits tasks before it records their events, and can lose the GIL in
+   between. *busy: another thread had it all the time. */
 static PyObject *hold_computations(int patient, int *busy)
 {
 	PyGILState_STATE state;
@@ -286,7 +277,9 @@ static PyObject *hold_computations(int patient, int *busy)
 
 void usmb_dpnp_unlock(PyObject *held)
 {
-	Py_XDECREF(call_lock(held, "release"));
+	PyObject *r = held ? PyObject_CallMethod(held, "release", NULL) : NULL;
+	if (held && !r) PyErr_WriteUnraisable(held);
+	Py_XDECREF(r);
 	Py_XDECREF(held);
 }
 

@@ -40,7 +40,8 @@ int usmb_events_finish(usmb_events *events);
 
 /* _computes_under(lock): the lock under which usmbridge.array_api calls dpnp. */
 PyObject *usmb_py_computes_under(PyObject *m, PyObject *lock);
-/* Acquires that lock, for at most some seconds, or without a limit for -1. Returns a new reference of it, or NULL without an exception. */
+/* Acquires that lock, for at most some seconds, or without a limit for -1. Returns a new reference of it, or NULL without
+   an exception. */
 PyObject *usmb_dpnp_lock(double seconds);
 /* Releases it; takes over the reference. */
 void usmb_dpnp_unlock(PyObject *held);

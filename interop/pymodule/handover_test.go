@@ -22,7 +22,8 @@ import (
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
-// TestMain ends as doc.go advises, because tests here compute by dpnp. Each test that starts Python checks for leaks: balanced.
+// TestMain ends as doc.go advises, because tests here compute by dpnp. Each test that starts Python checks for leaks
+// (balanced).
 func TestMain(m *testing.M) { syscall.Exit(m.Run()) }
 
 // embedded is the interpreter of this process. There can be only one.

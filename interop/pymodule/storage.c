@@ -421,8 +421,8 @@ static void widen(interval *e, const char *lo, const char *hi)
 	if (hi > e->hi) e->hi = hi;
 }
 
-/* The record of memory at a place that a new cell shares with live ones, retained, or NULL. Its interval then covers the memory
-   of both, because owners need not report how far theirs goes. */
+/* The record of memory at a place that a new cell shares with live ones, retained, or NULL. Its interval then covers the
+   memory of both, because owners need not report how far theirs goes. */
 static usmb_cell *cell_over(char *lo, uint64_t size, usmb_place *place)
 {
 	const char *hi = lo + size;

@@ -553,8 +553,6 @@ def _create(module, name, args, kwargs, dtype, device, usm_type):
     if dtype is not None:
         kwargs["dtype"] = dtype
     if _by_dpnp(place):
-        with _lock:
-            place._use()
         kwargs.update(usm_type=place.usm_type, sycl_queue=place._on)
     return _call(place, module, name, args, kwargs)
 

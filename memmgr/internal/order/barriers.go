@@ -85,8 +85,8 @@ func othersOf(c *owner.Cell) []uintptr {
 	return all[1:]
 }
 
-// WaitForOthers waits for all work of other libraries on the memory of dead cells. The caller keeps the cells. If it is busy,
-// the caller releases its locks and repeats the call: see waiter.
+// WaitForOthers waits for all work of other libraries on the memory of dead cells. The caller keeps the cells. If it is
+// busy, the caller releases its locks and repeats the call: see waiter.
 func WaitForOthers(s Synchronizer, cells []*owner.Cell) (busy bool, err error) {
 	var queues []uintptr
 	var places []uintptr

@@ -212,8 +212,8 @@ func (s *Set) Settle() error {
 	}
 }
 
-// trySettle is Settle without a wait for computations, whose threads can wait for oneSettles. If it is busy, it has changed
-// nothing.
+// trySettle is Settle without a wait for computations, whose threads can wait for oneSettles. If it is busy, the
+// blocks still wait for Settle.
 func (s *Set) trySettle() (busy bool, err error) {
 	s.oneSettles.Lock()
 	defer s.oneSettles.Unlock()
