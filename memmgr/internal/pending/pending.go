@@ -1,6 +1,7 @@
 package pending
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,7 +41,8 @@ type Set struct {
 	unsettled     atomic.Int32 // onCUDA, and returned and refused blocks for Settle; it is read without mu
 	returnedBytes uint64       // of the four
 
-	oneSettles sync.Mutex // held by Settle, before mu
+	oneSettles sync.Mutex  // held by Settle, before mu
+	everCUDA   atomic.Bool // libraries of CUDA were shown a returned block
 
 	batch    eventBatch
 	spent    []uintptr   // events of completed blocks, to be released without mu
@@ -151,6 +153,7 @@ func (s *Set) AddReturned(c *owner.Cell) {
 	c.SetFlags(owner.Queued)
 	s.returnedBytes += c.Size
 	if order.ShownToCUDA(c.Place) {
+		s.everCUDA.Store(true)
 		s.onCUDA = append(s.onCUDA, c)
 		s.unsettled.Add(1)
 		return
@@ -194,6 +197,20 @@ func (s *Set) countAgain() {
 	s.Unstalled.Add(int32(len(s.returned) - s.toFence))
 	s.toFence = len(s.returned)
 	s.unsettled.Store(int32(len(s.onCUDA)))
+}
+
+// SettleSoon is Settle for a request that can get other memory. Work of libraries of CUDA, which can last long, delays
+// it for a moment only; then Settle goes on in a goroutine, at most one. mu is not held.
+func (s *Set) SettleSoon(ctx context.Context) error {
+	if s.everCUDA.Load() {
+		if s.settling.Load() != 0 {
+			return nil
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cudaPatience)
+		defer cancel()
+	}
+	return order.Within(ctx, s.Settle)
 }
 
 // Settle waits for the work of other libraries on the returned blocks, and then makes them reusable or pending. Where
