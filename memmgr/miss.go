@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -94,7 +95,7 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 	c := p.findNow(w)
 	if c == nil && p.pending.UnsettledBytes() >= uint64(w.least)*unit { // before the pool grows
 		p.mu.Unlock()
-		p.settle(w.r.Context)
+		_ = p.pending.SettleSoon(cmp.Or(w.r.Context, context.Background()))
 		p.mu.Lock()
 		c = p.findNow(w)
 	}

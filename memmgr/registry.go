@@ -1,7 +1,9 @@
 package memmgr
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"reflect"
 	"slices"
@@ -158,8 +160,11 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	if r = present(r); !reflect.ValueOf(r).Comparable() {
 		return Buffer{}, opError("New", ErrRequest, "a resource of type %T cannot be compared; pass a pointer to it", r)
 	}
-	settleFrees(request.Context)
+	keeper.frees.SettleSoon(cmp.Or(request.Context, context.Background()))
 	block, err := r.Allocate(request)
+	if errors.Is(err, ErrOutOfMemory) && keeper.frees.Unsettled() && settleFrees(request.Context) {
+		block, err = r.Allocate(request)
+	}
 	if err != nil {
 		return Buffer{}, err
 	}

@@ -389,7 +389,12 @@ func (r *usmResource) Allocate(request Request) (Block, error) {
 func (r *usmResource) Free(b Block) { FreeAfter(b, r, r.free) }
 
 func (r *usmResource) free(b Block) {
-	if err := sysmem.FreeUSM(r.place, b.Address); err != nil {
+	err := sysmem.FreeUSM(r.place, b.Address)
+	if errors.Is(err, syclobj.ErrAsync) { // the driver refuses all calls for the device; the memory is never used again
+		backgroundFailed("Free", &OpError{Op: "Free", Place: r.place, Err: err})
+		return
+	}
+	if err != nil {
 		panic(misuse("Free", "%d bytes at %#x of %v: %w", b.Size, b.Address, r.place, err))
 	}
 	r.add(-1, -int64(b.Size))

@@ -87,7 +87,7 @@ var _ = map[bool]string{
 		ErrOverrun == C.USMB_SYCL_EOVERRUN && ErrNoDevice == C.USMB_SYCL_ENODEVICE && ErrDeviceID == C.USMB_SYCL_EDEVICEID &&
 		ErrNotDefault == C.USMB_SYCL_ENOTDEFAULT && ErrNoIndex == C.USMB_SYCL_ENOINDEX && ErrUnsupportedUSM == C.USMB_SYCL_EKIND &&
 		ErrFailed == C.USMB_SYCL_EFAILED && ErrAsync == C.USMB_SYCL_EASYNC && ErrNoCUDA == C.USMB_SYCL_ENOCUDA &&
-		ErrNoCUDA+1 == C.USMB_SYCL_NERRORS: "codes",
+		ErrCapture == C.USMB_SYCL_ECAPTURE && ErrCapture+1 == C.USMB_SYCL_NERRORS: "codes",
 }
 
 var _ = map[bool]string{

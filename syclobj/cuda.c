@@ -2,194 +2,138 @@
 
 /*
  * Memory of SYCL's CUDA backend. Its USM is CUDA memory in the primary context of its device, so libraries of
- * CUDA can use it. SYCL does not report CUDA's number (ordinal) of a device, and the positions in its lists
- * differ from it, so the driver is asked for the ordinal of an address. The adapter of SYCL has loaded the
- * driver's library; this file never loads it.
+ * CUDA can use it. All calls of the driver pass usmb_gate_device.
  */
-#define _GNU_SOURCE
+#include "gate.h"
 #include "place.h"
 #include "symbols.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <string.h>
 
-/* Constants and signatures of cuda.h. Each function returns 0 on success. */
-enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_EVENT_DISABLE_TIMING = 2, CUDA_ERROR_NOT_READY = 600 };
-
-static struct {
-	int (*cuPointerGetAttribute)(void *value, int attribute, unsigned long long address);
-	int (*cuDeviceGet)(int *device, int ordinal);
-	int (*cuDevicePrimaryCtxRetain)(void **context, int device);
-	int (*cuDevicePrimaryCtxRelease_v2)(int device);
-	int (*cuCtxGetCurrent)(void **context);
-	int (*cuCtxSetCurrent)(void *context);
-	int (*cuCtxSynchronize)(void);
-	int (*cuStreamSynchronize)(void *stream);
-	int (*cuStreamWaitEvent)(void *stream, void *event, unsigned flags);
-	int (*cuEventCreate)(void **event, unsigned flags);
-	int (*cuEventQuery)(void *event);
-	int (*cuEventDestroy_v2)(void *event);
-} cu;
-static int (*cuCtxRecordEvent)(void *context, void *event); /* since CUDA 12.5, or NULL */
-static const char *const names[] = {
-        "cuPointerGetAttribute",
-        "cuDeviceGet",
-        "cuDevicePrimaryCtxRetain",
-        "cuDevicePrimaryCtxRelease_v2",
-        "cuCtxGetCurrent",
-        "cuCtxSetCurrent",
-        "cuCtxSynchronize",
-        "cuStreamSynchronize",
-        "cuStreamWaitEvent",
-        "cuEventCreate",
-        "cuEventQuery",
-        "cuEventDestroy_v2",
-};
-_Static_assert(sizeof cu == sizeof names, "one name for each function");
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int loaded; /* cu is filled */
-
-/* Fills cu from the driver's library, if the process has loaded it. */
-static int find_driver(void)
-{
-	void *found[sizeof names / sizeof *names], *library;
-	size_t i = 0;
-
-	if (atomic_load_explicit(&loaded, memory_order_acquire)) return USMB_SYCL_OK;
-	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-	if (library == NULL) return USMB_SYCL_ENOCUDA;
-	while (i < sizeof names / sizeof *names && (found[i] = dlsym(library, names[i])) != NULL) i++;
-	if (i < sizeof names / sizeof *names) return USMB_SYCL_ENOCUDA;
-	pthread_mutex_lock(&lock);
-	memcpy(&cu, found, sizeof cu);
-	*(void **)&cuCtxRecordEvent = dlsym(library, "cuCtxRecordEvent");
-	atomic_store_explicit(&loaded, 1, memory_order_release);
-	pthread_mutex_unlock(&lock);
-	return USMB_SYCL_OK;
-}
+/* Constants of cuda.h. */
+enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_EVENT_DISABLE_TIMING = 2, CUDA_ERROR_INVALID_VALUE = 1 };
 
 /* The library declares its pointer functions without const. */
 #define PTR(p) ((void *)(uintptr_t)(p))
 
-/*
- * Asks the driver for the device of an address. The runtime is asked first, because the driver needs a
- * context of CUDA that is current in the thread, which the adapter makes current.
- */
-static int ordinal_of(void *ctx, const void *address, int32_t *out)
+int usmb_cuda_show(usmb_place *place, int32_t *out)
 {
-	int ordinal = -1, err = find_driver();
-
-	if (err != USMB_SYCL_OK) return err;
-	if (address == NULL || usmb_dp.DPCTLUSM_GetPointerType(PTR(address), ctx) == USMB_USM_UNKNOWN)
-		return USMB_SYCL_ENOTUSM;
-	if (cu.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)address) != 0 ||
-	    ordinal < 0)
-		return USMB_SYCL_EFAILED;
-	*out = ordinal;
+	if (!usmb_place_is_cuda(place) || place->ordinal < 0 || usmb_cu_driver() == NULL) return USMB_SYCL_ENOCUDA;
+	__atomic_store_n(&place->cuda, place->ordinal + 1, __ATOMIC_RELEASE);
+	*out = place->ordinal;
 	return USMB_SYCL_OK;
 }
 
-int usmb_cuda_show(usmb_place *place, const void *address, int32_t *out)
-{
-	int32_t ordinal = __atomic_load_n(&place->cuda, __ATOMIC_ACQUIRE) - 1;
-	int err = USMB_SYCL_OK;
+/* ---- order of work ---- */
 
-	if (ordinal < 0) {
-		if (!usmb_place_is_cuda(place)) return USMB_SYCL_ENOCUDA;
-		err = ordinal_of(place->context, address, &ordinal);
-		if (err == USMB_SYCL_OK) __atomic_store_n(&place->cuda, ordinal + 1, __ATOMIC_RELEASE);
-	}
-	if (err == USMB_SYCL_OK) *out = ordinal;
-	return err;
+/* A device without an active primary context has no work. */
+static int is_active(const struct usmb_cu *cu, int32_t ordinal)
+{
+	unsigned flags;
+	int device, active = 0;
+
+	return cu->cuDeviceGet(&device, ordinal) == 0 && cu->cuDevicePrimaryCtxGetState(device, &flags, &active) == 0 &&
+	       active;
 }
 
-/* Calls work with the device's context and an argument. */
-static int in_context(const usmb_place *place, int (*work)(void *context, void *argument), void *argument)
+/*
+ * Calls work for each device that can use memory of the place: for host USM all devices of the process, also those
+ * that SYCL does not list, otherwise the device of the memory. Returns the first failure.
+ */
+static int on_devices(const usmb_place *place, int (*work)(void *context, void *argument), void *argument)
 {
-	int32_t ordinal = __atomic_load_n(&place->cuda, __ATOMIC_ACQUIRE) - 1;
-	void *before = NULL, *context = NULL;
-	int device, failed;
+	const struct usmb_cu *cu = usmb_cu_driver();
+	int result = USMB_SYCL_OK, count = 0, err;
+	int32_t i;
 
-	if (ordinal < 0) return USMB_SYCL_OK;
-	if (cu.cuDeviceGet(&device, ordinal) != 0 || cu.cuDevicePrimaryCtxRetain(&context, device) != 0)
-		return USMB_SYCL_EFAILED;
-	(void)cu.cuCtxGetCurrent(&before);
-	failed = cu.cuCtxSetCurrent(context);
-	if (failed == 0) failed = work(context, argument);
-	(void)cu.cuCtxSetCurrent(before);
-	(void)cu.cuDevicePrimaryCtxRelease_v2(device);
-	return failed != 0 ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
+	if (place->kind != USMB_USM_HOST) return usmb_gate_device(place->ordinal, work, argument);
+	if (cu == NULL || cu->cuDeviceGetCount(&count) != 0) return USMB_SYCL_EASYNC;
+	for (i = 0; i < count; i++) {
+		if (!is_active(cu, i)) continue;
+		err = usmb_gate_device(i, work, argument);
+		if (result == USMB_SYCL_OK) result = err;
+	}
+	return result;
 }
 
 static int wait_for(void *context, void *stream)
 {
+	const struct usmb_cu *cu = usmb_cu_driver();
+
 	(void)context;
-	return stream != NULL ? cu.cuStreamSynchronize(stream) : cu.cuCtxSynchronize();
+	return stream != NULL ? cu->cuStreamSynchronize(stream) : cu->cuCtxSynchronize();
 }
 
 int usmb_cuda_wait(const usmb_place *place, uintptr_t stream)
 {
-	return in_context(place, wait_for, PTR(stream));
+	enum { LAST_DEFAULT = 2 };
+
+	if (!usmb_cuda_shown(place)) return USMB_SYCL_OK;
+	/* The handle of a stream is valid on each device. */
+	if (stream > LAST_DEFAULT) return usmb_gate_device(place->ordinal, wait_for, PTR(stream));
+	return on_devices(place, wait_for, PTR(stream));
 }
 
-static int destroy(void *context, void *event)
-{
-	(void)context;
-	return cu.cuEventDestroy_v2(event);
-}
+/* Events of all work on some devices. */
+enum { MOST_DEVICES = 64 };
+struct recorded {
+	void *stream, *events[MOST_DEVICES];
+	int n;
+};
 
-static int record(void *context, void *out)
+static int record(void *context, void *argument)
 {
-	void **event = out;
+	const struct usmb_cu *cu = usmb_cu_driver();
+	struct recorded *r = argument;
+	void *event = NULL;
 	int failed;
 
-	if (cuCtxRecordEvent == NULL) return cu.cuCtxSynchronize();
-	failed = cu.cuEventCreate(event, CU_EVENT_DISABLE_TIMING);
-	if (failed == 0) failed = cuCtxRecordEvent(context, *event);
-	if (failed == 0 || *event == NULL) return failed;
-	(void)destroy(context, *event);
-	*event = NULL;
+	if (cu->cuCtxRecordEvent == NULL || r->n == MOST_DEVICES) return cu->cuCtxSynchronize();
+	failed = cu->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+	if (failed != 0) return failed;
+	failed = cu->cuCtxRecordEvent(context, event);
+	if (failed == 0)
+		r->events[r->n++] = event;
+	else
+		(void)cu->cuEventDestroy_v2(event);
 	return failed;
 }
 
-int usmb_cuda_record(const usmb_place *place, void **out_event)
+static int order(void *context, void *argument)
 {
-	*out_event = NULL;
-	return in_context(place, record, out_event);
-}
+	const struct recorded *r = argument;
+	int i, failed = 0;
 
-static int query(void *context, void *event)
-{
 	(void)context;
-	return cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY;
-}
-
-int usmb_cuda_event_done(const usmb_place *place, void *event)
-{
-	return in_context(place, query, event) == USMB_SYCL_OK;
-}
-
-void usmb_cuda_event_delete(const usmb_place *place, void *event)
-{
-	(void)in_context(place, destroy, event);
-}
-
-static int order(void *context, void *stream)
-{
-	void *event = NULL;
-	int failed = record(context, &event);
-
-	if (event == NULL) return failed;
-	failed = cu.cuStreamWaitEvent(stream, event, 0);
-	(void)destroy(context, event); /* the driver keeps it until the stream has waited */
+	for (i = 0; i < r->n && failed == 0; i++)
+		failed = usmb_cu_driver()->cuStreamWaitEvent(r->stream, r->events[i], 0);
 	return failed;
+}
+
+static int destroy(void *context, void *argument)
+{
+	const struct recorded *r = argument;
+	int i;
+
+	(void)context;
+	for (i = 0; i < r->n; i++) (void)usmb_cu_driver()->cuEventDestroy_v2(r->events[i]);
+	return 0;
 }
 
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream)
 {
-	return in_context(place, order, PTR(stream));
+	struct recorded r = {.stream = PTR(stream)};
+	int err;
+
+	if (!usmb_cuda_shown(place)) return USMB_SYCL_OK;
+	err = on_devices(place, record, &r);
+	if (err == USMB_SYCL_OK && r.n > 0) err = on_devices(place, order, &r);
+	/* The driver keeps the events until the streams have waited. */
+	if (r.n > 0) (void)usmb_gate_device(place->ordinal, destroy, &r);
+	return err;
 }
+
+/* ---- devices and imports ---- */
 
 static int is_cuda(const usmb_root *root)
 {
@@ -198,58 +142,32 @@ static int is_cuda(const usmb_root *root)
 
 int32_t usmb_cuda_devices;
 
-void usmb_cuda_count(const usmb_device_table *t)
+void usmb_cuda_count(usmb_device_table *t)
 {
 	int32_t i, n = 0;
 
-	for (i = 0; t != NULL && i < t->n; i++) n += is_cuda(&t->roots[i]);
+	for (i = 0; t != NULL && i < t->n; i++) {
+		usmb_root *root = &t->roots[i];
+
+		root->ordinal = -1;
+		if (!is_cuda(root)) continue;
+		root->ordinal = usmb_gate_ordinal(root->device);
+		/* A runtime that does not say it lists the devices in CUDA's order. */
+		if (root->ordinal < 0) root->ordinal = n;
+		n++;
+	}
+	if (n > 0) usmb_gate_close_dp();
 	__atomic_store_n(&usmb_cuda_devices, n, __ATOMIC_RELAXED);
 }
 
-/* Returns the ordinal of a root device, which a byte of memory on it tells. */
-static int root_ordinal(usmb_root *root, int32_t *out)
+static int find_root(const usmb_device_table *t, int32_t ordinal, int32_t *root)
 {
-	int32_t ordinal = atomic_load(&root->cuda) - 1;
-	void *byte = NULL;
-	int err = USMB_SYCL_OK;
-
-	if (ordinal < 0) {
-		err = usmb_sycl_alloc(root->queue, root->kinds, USMB_USM_DEVICE, 1, 0, &byte);
-		if (err != USMB_SYCL_OK) return err;
-		err = ordinal_of(root->context, byte, &ordinal);
-		(void)usmb_sycl_free(root->context, byte);
-		if (err == USMB_SYCL_OK) atomic_store(&root->cuda, ordinal + 1);
-	}
-	if (err == USMB_SYCL_OK) *out = ordinal;
-	return err;
-}
-
-/* Checks that [lo, hi) is memory of one kind on the device with that ordinal. */
-static int check(void *ctx, int32_t ordinal, const void *lo, const void *hi, int32_t *kind)
-{
-	const char *last = hi > lo ? (const char *)hi - 1 : lo;
-	int32_t of_lo = -1, of_last = -1;
-	int err = ordinal_of(ctx, lo, &of_lo);
-
-	if (err == USMB_SYCL_OK && of_lo != ordinal) err = USMB_SYCL_EDEVICEID;
-	if (err != USMB_SYCL_OK) return err;
-	*kind = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
-	err = ordinal_of(ctx, last, &of_last);
-	if (err != USMB_SYCL_OK || of_last != ordinal || usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != *kind)
-		return USMB_SYCL_EOVERRUN;
-	return USMB_SYCL_OK;
-}
-
-static int find_root(usmb_device_table *t, int32_t ordinal, int32_t *root)
-{
-	int32_t i, of_root = -1;
-	int err, result = USMB_SYCL_ENOCUDA;
+	int32_t i;
+	int result = USMB_SYCL_ENOCUDA;
 
 	for (i = 0; i < t->n; i++) {
 		if (!is_cuda(&t->roots[i])) continue;
-		err = ordinal < 0 ? USMB_SYCL_OK : root_ordinal(&t->roots[i], &of_root);
-		if (err != USMB_SYCL_OK) return err;
-		if (ordinal < 0 || of_root == ordinal) {
+		if (ordinal < 0 || t->roots[i].ordinal == ordinal) {
 			*root = i;
 			return USMB_SYCL_OK;
 		}
@@ -269,19 +187,56 @@ int usmb_cuda_root(int32_t ordinal, int32_t *root)
 	return err;
 }
 
+/* The first and the last byte of memory, and the ordinals of their devices, -1 for addresses that CUDA does not know. */
+struct span {
+	const char *lo, *last;
+	int of_lo, of_last;
+};
+
+static int ordinal_of(const void *address, int *out)
+{
+	int failed =
+	        usmb_cu_driver()->cuPointerGetAttribute(out, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (uintptr_t)address);
+
+	if (failed != 0) *out = -1;
+	return failed == CUDA_ERROR_INVALID_VALUE ? 0 : failed;
+}
+
+static int find_span(void *context, void *argument)
+{
+	struct span *s = argument;
+	int failed = ordinal_of(s->lo, &s->of_lo);
+
+	(void)context;
+	return failed != 0 ? failed : ordinal_of(s->last, &s->of_last);
+}
+
+/* Checks that a span is memory of one kind on the device with that ordinal. */
+static int check(void *ctx, int32_t ordinal, const struct span *s, int32_t *kind)
+{
+	*kind = usmb_dp.DPCTLUSM_GetPointerType(PTR(s->lo), ctx);
+	if (*kind < USMB_USM_DEVICE || *kind > USMB_USM_HOST) return usmb_kind_error(*kind);
+	if (s->of_lo != ordinal) return USMB_SYCL_EDEVICEID;
+	if (s->last == s->lo) return USMB_SYCL_OK;
+	if (s->of_last != ordinal || usmb_dp.DPCTLUSM_GetPointerType(PTR(s->last), ctx) != *kind)
+		return USMB_SYCL_EOVERRUN;
+	return USMB_SYCL_OK;
+}
+
 static int import_from(usmb_device_table *t, int32_t ordinal, const void *lo, const void *hi, usmb_place **out)
 {
 	int32_t i = 0, kind = USMB_USM_UNKNOWN;
-	usmb_root *root;
-	/* The contexts of all devices know the memory of each. */
+	struct span s = {lo, hi > lo ? (const char *)hi - 1 : lo, -1, -1};
+	/* The driver knows the addresses of all devices in the context of each. */
 	int err = find_root(t, -1, &i);
 
-	if (err == USMB_SYCL_OK && ordinal < 0) err = ordinal_of(t->roots[i].context, lo, &ordinal);
-	if (err == USMB_SYCL_OK) err = find_root(t, ordinal, &i);
-	root = &t->roots[i];
-	if (err == USMB_SYCL_OK) err = check(root->context, ordinal, lo, hi, &kind);
-	if (err == USMB_SYCL_OK) err = usmb_place_intern(t, root->context, root->device, kind, root->queue, out);
-	if (err == USMB_SYCL_OK) __atomic_store_n(&(*out)->cuda, ordinal + 1, __ATOMIC_RELEASE);
+	if (err == USMB_SYCL_OK) err = usmb_gate_device(t->roots[i].ordinal, find_span, &s);
+	if (err == USMB_SYCL_OK && s.of_lo < 0) err = USMB_SYCL_ENOTUSM;
+	if (err == USMB_SYCL_OK) err = find_root(t, ordinal < 0 ? s.of_lo : ordinal, &i);
+	if (err == USMB_SYCL_OK) err = check(t->roots[i].context, t->roots[i].ordinal, &s, &kind);
+	if (err == USMB_SYCL_OK)
+		err = usmb_place_intern(t, t->roots[i].context, t->roots[i].device, kind, t->roots[i].queue, out);
+	if (err == USMB_SYCL_OK) __atomic_store_n(&(*out)->cuda, (*out)->ordinal + 1, __ATOMIC_RELEASE);
 	return err;
 }
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gate.h"
 #include "symbols.h"
 #include "usmb_sycl.h"
 
@@ -28,6 +29,7 @@ static struct {
 	void (*set_address)(void *, uintptr_t);       /* _Unwind_SetIP */
 	void *(*begin_catch)(void *);                 /* __cxa_begin_catch */
 	void (*end_catch)(void);                      /* __cxa_end_catch */
+	int guards;                                   /* these four are there */
 } cxx; /* written before usmb_symbols_ready is set; empty is NULL if one of them is missing */
 
 /* Calls f(arg), of which only the lowest byte counts. Returns -1 if it threw an exception. */
@@ -121,19 +123,32 @@ static int bind(void *lib, const char *name, void *to)
 
 void usmb_empty_bind(void *lib)
 {
-	int all = bind(lib, "_Unwind_SetGR", &cxx.set_register) && bind(lib, "_Unwind_SetIP", &cxx.set_address) &&
-	          bind(lib, "__cxa_begin_catch", &cxx.begin_catch) && bind(lib, "__cxa_end_catch", &cxx.end_catch) &&
-	          bind(lib, "_ZNK4sycl3_V15queue16ext_oneapi_emptyEv", &cxx.empty);
+	int (*empty)(const void *) = NULL;
 	void *fn;
 
-	memcpy(&fn, &cxx.empty, sizeof fn);
-	if (!all || version_of(fn) < FIRST_VERSION) cxx.empty = NULL;
+	cxx.guards = bind(lib, "_Unwind_SetGR", &cxx.set_register) && bind(lib, "_Unwind_SetIP", &cxx.set_address) &&
+	             bind(lib, "__cxa_begin_catch", &cxx.begin_catch) && bind(lib, "__cxa_end_catch", &cxx.end_catch);
+	if (!cxx.guards || !bind(lib, "_ZNK4sycl3_V15queue16ext_oneapi_emptyEv", &empty)) return;
+	memcpy(&fn, &empty, sizeof fn);
+	if (version_of(fn) >= FIRST_VERSION) cxx.empty = empty;
+}
+
+int usmb_guarded(int (*f)(const void *), const void *arg)
+{
+	return cxx.guards ? usmb_call_guarded(f, arg) : f(arg) & 0xff;
 }
 
 int usmb_sycl_queue_empty(void *queue)
 {
+	usmb_gate g;
+	int empty;
+
 	if (!usmb_ready() || cxx.empty == NULL) return 0;
-	return usmb_call_guarded(cxx.empty, queue) == 1;
+	if (!usmb_gated()) return usmb_call_guarded(cxx.empty, queue) == 1;
+	usmb_gate_enter(&g);
+	empty = usmb_call_guarded(cxx.empty, queue);
+	usmb_gate_leave(&g);
+	return empty == 1;
 }
 
 #else
@@ -147,6 +162,11 @@ int usmb_sycl_queue_empty(void *queue)
 {
 	(void)queue;
 	return 0;
+}
+
+int usmb_guarded(int (*f)(const void *), const void *arg)
+{
+	return f(arg) & 0xff; /* there is no CUDA backend for other processors */
 }
 
 #endif

@@ -27,6 +27,7 @@ const asking = `
 #include "symbols.h"
 #include "usmb_sycl.h"
 _Atomic int usmb_symbols_ready = 1;
+struct usmb_dpctl usmb_dp;
 int main(int argc, char **argv)
 {
 	void *lib = dlopen(argv[1], RTLD_NOW);
@@ -42,7 +43,7 @@ func TestQueueEmpty(t *testing.T) {
 	dir := t.TempDir()
 	file, program := filepath.Join(dir, "main.c"), filepath.Join(dir, "main")
 	require.NoError(t, os.WriteFile(file, []byte(asking), 0o600))
-	out, err := exec.Command("cc", "-O2", "-I.", "-o", program, file, "empty.c", "-ldl").CombinedOutput()
+	out, err := exec.Command("cc", "-O2", "-I.", "-o", program, file, "empty.c", "gate.c", "-ldl").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	for name, want := range map[string]string{"libsycl.so.9": "100 100 ", "libsycl.so.10": "100 100 ", "libsycl.so.8": "000 000 ", "libsycl.so": "000 000 "} {
 		lib := compile(t, name, throwing, "-fexceptions", "-lstdc++")

@@ -31,6 +31,7 @@ const (
 	ErrFailed              // the library reported a failure
 	ErrAsync               // work failed after its submission
 	ErrNoCUDA              // the memory is not on a device of SYCL's CUDA backend
+	ErrCapture             // a stream is captured for a CUDA graph
 
 	// Codes of the Go side only.
 	ErrClosed       Code = 100 // the object, or the last Runtime, was closed
@@ -55,6 +56,7 @@ var codeTexts = map[Code]string{
 	ErrFailed:         "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr",
 	ErrAsync:          "work on the device failed after its submission",
 	ErrNoCUDA:         "this needs memory of a device of SYCL's CUDA backend, which the adapter libur_adapter_cuda.so.0 in a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)",
+	ErrCapture:        "a stream of CUDA is captured for a graph, so work on its device cannot be waited for: exchange memory before or after the capture",
 	ErrClosed:         "the object was closed",
 	ErrNotAllocated:   "the pointer is not a live allocation of this package: pass the exact address that Alloc returned, once",
 	ErrUnsupported:    "SYCL needs Linux and cgo; the host backend works everywhere",

@@ -2,6 +2,7 @@
 
 #define _GNU_SOURCE
 #include "loader.h"
+#include "gate.h"
 #include "signals.h"
 #include "symbols.h"
 #include "usmb_sycl.h"
@@ -195,6 +196,7 @@ int usmb_load_open(const char *path, const char *dir, char *real, size_t nreal, 
 		snprintf(real, nreal, "%s", path);
 	usmb_dp = table;
 	usmb_empty_bind(lib);
+	usmb_gate_bind(lib);
 	atomic_store_explicit(&usmb_symbols_ready, 1, memory_order_release);
 	return USMB_LOAD_OK;
 }

@@ -29,7 +29,7 @@ func TestTextsHeader(t *testing.T) {
 
 /* The meaning of each result and a hint, by number. */
 #define USMB_SYCL_TEXTS`)
-	for code := syclobj.Code(0); code <= syclobj.ErrNoCUDA; code++ {
+	for code := syclobj.Code(0); code <= syclobj.ErrCapture; code++ {
 		fmt.Fprintf(&b, " \\\n\t[%d] = %q,", int(code), code.Error())
 	}
 	b.WriteString("\n\n/* The names of backends and types of devices in filter strings, by bit. */\n#define USMB_SYCL_BACKENDS")
@@ -46,7 +46,7 @@ func TestTextsHeader(t *testing.T) {
 
 // TestCodesHaveOneText: Go and C have the same text for every result that both have.
 func TestCodesHaveOneText(t *testing.T) {
-	for code := syclobj.Code(0); code <= syclobj.ErrNoCUDA; code++ {
+	for code := syclobj.Code(0); code <= syclobj.ErrCapture; code++ {
 		require.NotContains(t, code.Error(), "unknown", "%d", code)
 		require.Equal(t, code.Error(), sycltest.CodeText(code), "%d", code)
 	}

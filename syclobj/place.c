@@ -5,6 +5,7 @@
  * finds a place.
  */
 #include "cpuqueues.h"
+#include "gate.h"
 #include "loader.h"
 #include "signals.h"
 #include "place.h"
@@ -162,10 +163,13 @@ static int open_table(void)
 int usmb_device_table_open(void)
 {
 	usmb_signals signals;
+	usmb_gate g;
 	int err;
 
 	usmb_signals_save(&signals);
+	usmb_gate_enter(&g);
 	err = open_table();
+	usmb_gate_leave(&g);
 	usmb_signals_restore(&signals);
 	return err;
 }
@@ -389,6 +393,7 @@ static int describe_place(usmb_device_table *t, usmb_place *p)
 	if (p->default_context < 0) return USMB_SYCL_EFAILED;
 	p->host_readable = p->kind == USMB_USM_SHARED || p->kind == USMB_USM_HOST;
 	p->kinds = usmb_kinds_of(t, p->device);
+	p->ordinal = p->root >= 0 ? t->roots[p->root].ordinal : -1;
 	if (!p->default_context)
 		p->dl_error = USMB_SYCL_ENOTDEFAULT;
 	else if (p->root < 0)
@@ -540,7 +545,7 @@ static int check(void *ctx, const void *lo, const void *hi, int32_t *kind)
 	const char *last = (const char *)hi - 1;
 
 	*kind = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
-	if (*kind < USMB_USM_DEVICE || *kind > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
+	if (*kind < USMB_USM_DEVICE || *kind > USMB_USM_HOST) return usmb_kind_error(*kind);
 	if (last > (const char *)lo && usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != *kind)
 		return USMB_SYCL_EOVERRUN;
 	return USMB_SYCL_OK;

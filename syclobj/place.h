@@ -17,7 +17,7 @@ typedef struct usmb_root {
 	uint32_t kinds;                  /* bit 1<<kind */
 	_Atomic(usmb_place *) places[4]; /* by kind, each with one reference; filled on first use */
 	_Atomic int shown;               /* the queue was shown: see usmb_place_show */
-	_Atomic int32_t cuda;            /* CUDA's ordinal of the device plus 1; 0: not known yet */
+	int32_t ordinal;                 /* CUDA's number of the device, -1 on other backends */
 } usmb_root;
 
 typedef struct usmb_device_table {
@@ -45,8 +45,8 @@ uint32_t usmb_kinds_of(usmb_device_table *t, void *device);
 /* Returns the index of the device or of its closest ancestor among the roots, or -1. */
 int32_t usmb_root_of(usmb_device_table *t, void *device, int32_t *is_subdevice);
 
-/* Counts the devices of the CUDA backend: usmb_cuda_devices. */
-void usmb_cuda_count(const usmb_device_table *t);
+/* Counts the devices of the CUDA backend (usmb_cuda_devices), and finds their ordinals. t may be NULL. */
+void usmb_cuda_count(usmb_device_table *t);
 
 /* Returns the interned place, retained. A new place copies queue_or_null. */
 int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kind, void *queue_or_null,

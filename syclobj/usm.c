@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "gate.h"
 #include "objects.h"
 #include "place.h"
 #include "symbols.h"
@@ -195,6 +196,7 @@ int usmb_sycl_alloc(void *queue, uint32_t kinds, int32_t kind, size_t size, size
 		free_with_context_of(queue, p);
 		p = NULL;
 	}
+	if (p == NULL && usmb_gate_lost()) return USMB_SYCL_EASYNC;
 	/* NULL means out of memory or a refused alignment; the library does not say which. */
 	if (p == NULL) err = alloc_padded(queue, kind, size, align, &p);
 	if (err == USMB_SYCL_OK) *out = usmb_gave(USMB_LIVE_ALLOCATION, p);
@@ -208,8 +210,9 @@ int usmb_sycl_free(void *ctx, void *ptr)
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
 	if (ctx == NULL || ptr == NULL) return USMB_SYCL_ENULL;
 	kind = usmb_dp.DPCTLUSM_GetPointerType(ptr, ctx);
-	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST) return USMB_SYCL_ENOTUSM;
+	if (kind < USMB_USM_DEVICE || kind > USMB_USM_HOST) return usmb_kind_error(kind);
 	driver_free(ctx, base_of(ptr, 1));
+	if (usmb_gate_lost()) return USMB_SYCL_EASYNC; /* the memory is never used again */
 	usmb_took(USMB_LIVE_ALLOCATION);
 	return USMB_SYCL_OK;
 }

@@ -48,6 +48,7 @@ enum {
 	USMB_SYCL_EFAILED,     /* the library reported a failure */
 	USMB_SYCL_EASYNC,      /* work failed after its submission */
 	USMB_SYCL_ENOCUDA,     /* the memory is not of SYCL's CUDA backend, or no device of it is there */
+	USMB_SYCL_ECAPTURE,    /* the driver refused it because a stream is captured for a CUDA graph */
 	USMB_SYCL_NERRORS
 };
 
@@ -82,6 +83,7 @@ typedef struct usmb_place {
 	void *other;             /* private: see usmb_place_show */
 	int32_t shown;           /* private: see usmb_place_show */
 	int32_t cuda;            /* private: see usmb_cuda_show */
+	int32_t ordinal;         /* CUDA's number of the device, -1 on other backends */
 } usmb_place;
 
 /*
@@ -146,13 +148,11 @@ int usmb_sycl_place_in(void *ctx, void *queue_or_null, const void *lo, const voi
 
 /*
  * USM of SYCL's CUDA backend is CUDA memory. usmb_cuda_show prepares memory of a place for libraries of CUDA:
- * *out is CUDA's number of the device, its ordinal, which may differ from the positions in SYCL's lists. The
- * driver is asked for the device of address, which is in memory of the place, unless it is known. From then
+ * *out is CUDA's number of the device, its ordinal, which may differ from the positions in SYCL's lists. From then
  * on usmb_cuda_shown returns 1, and other work on memory of the place comes after usmb_cuda_wait. Exports to
- * consumers of SYCL do not call it: these use queues of SYCL, not streams. ENOCUDA for places on other backends;
- * ENOTUSM, EFAILED.
+ * consumers of SYCL do not call it: these use queues of SYCL, not streams. ENOCUDA for places on other backends.
  */
-int usmb_cuda_show(usmb_place *place, const void *address, int32_t *out);
+int usmb_cuda_show(usmb_place *place, int32_t *out);
 static inline int usmb_cuda_shown(const usmb_place *place)
 {
 	return place != NULL && __atomic_load_n(&place->cuda, __ATOMIC_RELAXED) != 0;
@@ -165,30 +165,23 @@ static inline int usmb_place_is_cuda(const usmb_place *place)
 }
 /*
  * Blocks until a stream of CUDA on the device of the place is idle: a CUstream, 1 and 2 for the default
- * streams, 0 for all streams of the device. Returns immediately if usmb_cuda_show was not called. EASYNC if
- * the wait returns an error of the work.
+ * streams, 0 for all streams of the device. For host USM, which all devices can use, 0, 1 and 2 mean the streams of
+ * all devices that the process uses. Returns immediately if usmb_cuda_show was not called. EASYNC if
+ * the wait returns an error of the work, ECAPTURE during a capture.
  */
 int usmb_cuda_wait(const usmb_place *place, uintptr_t stream);
 /*
- * Orders later work on a stream, 1 and 2 for the default streams, behind all work on the device of the place. The
- * host does not wait, except with drivers before CUDA 12.5. The same results.
+ * Orders later work on a stream, 1 and 2 for the default streams, behind all work on the device of the place, for host
+ * USM on all devices. The host does not wait, except with drivers before CUDA 12.5. The same results.
  */
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream);
-/*
- * Records an event of all work on the device of the place, without a wait except with drivers before CUDA 12.5.
- * *out_event is NULL if there is nothing to wait for. EASYNC if the driver refuses it, as during the capture of a
- * graph. usmb_cuda_event_done returns 1 when the work has completed or failed. No event is an event of SYCL.
- */
-int usmb_cuda_record(const usmb_place *place, void **out_event);
-int usmb_cuda_event_done(const usmb_place *place, void *event);
-void usmb_cuda_event_delete(const usmb_place *place, void *event);
 /* The number of devices of the CUDA backend that the open Runtime has. */
 extern int32_t usmb_cuda_devices;
 static inline int usmb_cuda_present(void)
 {
 	return __atomic_load_n(&usmb_cuda_devices, __ATOMIC_RELAXED) != 0;
 }
-/* Finds the root device with that ordinal, any of the CUDA backend for -1. ENOCUDA, EDEVICEID, EALLOC. */
+/* Finds the root device with that ordinal, any of the CUDA backend for -1. ENOCUDA, EDEVICEID. */
 int usmb_cuda_root(int32_t ordinal, int32_t *root);
 /*
  * Returns the place of memory [lo, hi) of the CUDA device with that ordinal, -1 for the device of lo, which

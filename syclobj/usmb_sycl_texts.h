@@ -20,7 +20,8 @@
 	[12] = "the device does not support this kind of unified shared memory: use a kind that usminfo lists for it, or another device", \
 	[13] = "the SYCL library reported a failure: set DPCTL_VERBOSITY=error to see its reason on stderr", \
 	[14] = "work on the device failed after its submission", \
-	[15] = "this needs memory of a device of SYCL's CUDA backend, which the adapter libur_adapter_cuda.so.0 in a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)",
+	[15] = "this needs memory of a device of SYCL's CUDA backend, which the adapter libur_adapter_cuda.so.0 in a folder of UR_ADAPTERS_SEARCH_PATH brings (docs/gpu.md)", \
+	[16] = "a stream of CUDA is captured for a graph, so work on its device cannot be waited for: exchange memory before or after the capture",
 
 /* The names of backends and types of devices in filter strings, by bit. */
 #define USMB_SYCL_BACKENDS [16] = "cuda", [17] = "level_zero", [18] = "opencl", [19] = "hip",

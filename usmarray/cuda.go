@@ -2,7 +2,6 @@ package usmarray
 
 import (
 	"github.com/usmbridge/usmbridge/dlpack"
-	"github.com/usmbridge/usmbridge/internal/cells"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray/internal/cuda"
 )
@@ -17,7 +16,7 @@ func (o *ExportOptions) forCUDA() bool { return o.CUDA || o.Device != nil && isC
 
 // exportCUDA returns the device under which libraries of CUDA know the memory, if it is the requested one.
 func (a *Array) exportCUDA(o *ExportOptions) (dlpack.Device, error) {
-	ordinal, err := cuda.Ordinal(a.place, cells.Of(a.buf).Address)
+	ordinal, err := cuda.Ordinal(a.place)
 	if err != nil {
 		return dlpack.Device{}, opErr(opDLPack, ErrExchange, "kDLCUDA is requested and the memory is %v: %w", a.place, err)
 	}

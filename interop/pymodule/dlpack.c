@@ -39,7 +39,7 @@ int usmb_array_cuda_device(usmb_array *a, usmb_dl_device *out)
 {
 	usmb_place *place = usmb_array_place(a);
 	int32_t ordinal = 0;
-	int code = place ? usmb_cuda_show(place, a->cell->data, &ordinal) : USMB_SYCL_ENOCUDA;
+	int code = place ? usmb_cuda_show(place, &ordinal) : USMB_SYCL_ENOCUDA;
 	if (code != USMB_SYCL_OK) return code;
 	*out = place->kind == USMB_USM_HOST ? (usmb_dl_device){USMB_DL_CUDA_HOST, 0}
 	                                    : (usmb_dl_device){USMB_DL_CUDA, ordinal};
@@ -512,6 +512,7 @@ static int raise_cuda(int code, int32_t ordinal, const void *address)
 
 int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place **out)
 {
+	if (usmb_go_allowed() < 0) return -1;
 	int code = usmb_cuda_import(ordinal, lo, hi, out);
 	if (code == USMB_SYCL_ENOLIB)
 		code = usmb_open_sycl() == 0 ? usmb_cuda_import(ordinal, lo, hi, out) : USMB_SYCL_ENOCUDA;

@@ -11,7 +11,8 @@
    the device only of memory that is USM, so that no device is a failure there. */
 static inline int usmb_runtime_failed(int code)
 {
-	return code == USMB_SYCL_EFAILED || code == USMB_SYCL_ENOMEM || code == USMB_SYCL_ENODEVICE;
+	return code == USMB_SYCL_EFAILED || code == USMB_SYCL_EASYNC || code == USMB_SYCL_ECAPTURE ||
+	       code == USMB_SYCL_ENOMEM || code == USMB_SYCL_ENODEVICE;
 }
 
 /* ---- device ---- */

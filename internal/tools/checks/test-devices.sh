@@ -91,7 +91,7 @@ run() (
 		simulated 2 || return
 		local status=0
 		gotests 'opencl:cpu;cuda:gpu' -run CUDA ./usmarray || status=1
-		pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py test_cuda.py || status=1
+		pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py test_cuda.py test_cuda_two.py || status=1
 		return "$status"
 		;;
 	*) echo "test-devices: unknown run $1" >&2; return 1 ;;

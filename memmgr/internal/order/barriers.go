@@ -56,7 +56,7 @@ type Empty map[uintptr]bool
 // wait. The caller keeps the cell.
 func (e Empty) Ended(s Synchronizer, c *owner.Cell) bool {
 	w, ok := s.(emptier)
-	if !ok || shownToCUDA(c.Place) {
+	if !ok || ShownToCUDA(c.Place) {
 		return false
 	}
 	for _, q := range othersOf(c) {
@@ -96,7 +96,7 @@ func WaitForOthers(s Synchronizer, cells []*owner.Cell) (busy bool, err error) {
 				queues = append(queues, q)
 			}
 		}
-		if shownToCUDA(c.Place) && !slices.Contains(places, c.Place) {
+		if ShownToCUDA(c.Place) && !slices.Contains(places, c.Place) {
 			places = append(places, c.Place)
 		}
 	}
@@ -130,7 +130,7 @@ func Gather(s Synchronizer, c *owner.Cell) bool {
 		b := Barriers{}
 		defer b.Release(s)
 		switch {
-		case shownToCUDA(c.Place):
+		case ShownToCUDA(c.Place):
 			return false
 		case !BarriersPend(s):
 			if len(othersOf(c)) > 0 { // plain memory has no queues

@@ -12,7 +12,7 @@
 //   - [Barriers] and [Gather] are for dead cells: before the memory is reused or freed, each queue that other
 //     libraries may have used takes a barrier, and the event of the cell completes with all of them.
 //     Queues may refuse barriers; then the caller tries again later.
-//   - [CUDAWork] is work of libraries of CUDA, for which SYCL has no events.
+//   - Work of libraries of CUDA has no events of SYCL. Only waits of the host order it: [WaitForOthers], [Wait].
 //
 // An event is added to a cell while addingPending is held, so that a cell loses only events that are done, and
 // it is exchanged under the spin bit of the cell (HoldPending). If the queue of last use is in-order, the

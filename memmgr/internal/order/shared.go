@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/diag"
@@ -118,15 +117,10 @@ func awaitCUDA(ctx context.Context, c *owner.Cell) error {
 	if c.Flags()&(onDefault|owner.CUDA) == 0 {
 		return nil
 	}
-	if ctx.Done() == nil {
-		return waitCUDA(c.Place)
+	if !ShownToCUDA(c.Place) {
+		return nil
 	}
-	w, err := RecordCUDA(c.Place)
-	if err == nil {
-		err = poll(ctx, w.Over)
-	}
-	w.Drop()
-	return err
+	return Within(ctx, func() error { return waitCUDA(c.Place) })
 }
 
 // fencesOf returns the queues that have to take a barrier before seen memory of a dead cell is reused:
@@ -147,7 +141,7 @@ func fencesOf(c *owner.Cell) []uintptr {
 
 // onlyOwnQueue reports whether other libraries can have unreported work on the place's own queue only.
 func onlyOwnQueue(c *owner.Cell) bool {
-	return !hasRecorded(c) && !placeShowsOther(c.Place) && !shownToCUDA(c.Place)
+	return !hasRecorded(c) && !placeShowsOther(c.Place) && !ShownToCUDA(c.Place)
 }
 
 // waitShared waits for unreported work of other libraries, and returns the first failure of the wait.
@@ -160,20 +154,6 @@ func waitShared(ctx context.Context, c *owner.Cell) error {
 		}
 	}
 	return e.failed
-}
-
-// poll waits until over returns true or the context ends.
-func poll(ctx context.Context, over func() bool) error {
-	for pause := ShortPoll; !over(); pause = min(2*pause, LongPoll) {
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
-		}
-	}
-	return nil
 }
 
 // Within calls a function that waits, and returns its error, or that of the context if that ends before; then the

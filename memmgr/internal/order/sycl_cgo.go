@@ -190,51 +190,14 @@ func shownQueues(place uintptr) (all []uintptr) {
 	return all
 }
 
-// shownToCUDA reports whether libraries of CUDA may have unreported work on memory of a place.
-func shownToCUDA(place uintptr) bool {
+// ShownToCUDA reports whether libraries of CUDA may have unreported work on memory of a place.
+func ShownToCUDA(place uintptr) bool {
 	return place != 0 && atomic.LoadInt32((*int32)(&(*C.usmb_place)(owner.Pointer(place)).cuda)) != 0
-}
-
-// CUDAWork is the work of CUDA on the device of a place up to one moment. No event of SYCL completes with it.
-// The zero value is no work. The owner keeps the place alive.
-type CUDAWork struct {
-	place *C.usmb_place
-	event unsafe.Pointer // owned
-}
-
-// RecordCUDA returns the work of CUDA on the device of a place that may have been shown to libraries of CUDA.
-// Only old drivers make it wait. An error means that the driver cannot record the work now.
-func RecordCUDA(place uintptr) (w CUDAWork, err error) {
-	if !shownToCUDA(place) {
-		return w, nil
-	}
-	w.place = (*C.usmb_place)(owner.Pointer(place))
-	var event unsafe.Pointer
-	err = syclError("record work of CUDA on a buffer", C.usmb_cuda_record(w.place, &event))
-	w.event = event
-	return w, err
-}
-
-// Over reports whether the work has completed or failed, and then releases its event.
-func (w *CUDAWork) Over() bool {
-	if w.event != nil && C.usmb_cuda_event_done(w.place, w.event) == 0 {
-		return false
-	}
-	w.Drop()
-	return true
-}
-
-// Drop releases the event of work that may not be over.
-func (w *CUDAWork) Drop() {
-	if w.event != nil {
-		C.usmb_cuda_event_delete(w.place, w.event)
-		w.event = nil
-	}
 }
 
 // waitCUDA waits for all work of CUDA on the device of such a place.
 func waitCUDA(place uintptr) error {
-	if !shownToCUDA(place) {
+	if !ShownToCUDA(place) {
 		return nil
 	}
 	defer ReleaseLock()()

@@ -24,15 +24,6 @@ func (Events) ReleaseEvent(uintptr) {}
 // ReleaseEvents implements batcher.
 func (Events) ReleaseEvents([]uintptr) {}
 
-// CUDAWork is no work.
-type CUDAWork struct{}
-
-// Over reports true.
-func (CUDAWork) Over() bool { return true }
-
-// Drop does nothing.
-func (CUDAWork) Drop() {}
-
 func barrier(string, unsafe.Pointer, []unsafe.Pointer) (uintptr, error) {
 	return 0, errors.ErrUnsupported
 }
@@ -44,7 +35,6 @@ func hasEnded(uintptr) bool                { return true }
 func copyQueueRef(uintptr) uintptr         { return 0 }
 func ownQueue(uintptr) uintptr             { return 0 }
 func shownQueues(uintptr) []uintptr        { return nil }
-func shownToCUDA(uintptr) bool             { return false }
 func waitCUDA(uintptr) error               { return nil }
 func placeShowsOther(uintptr) bool         { return false }
 
@@ -68,5 +58,5 @@ func ReleaseLock() (acquire func()) { return func() {} }
 // ShowOwnQueue does nothing: no place has a queue.
 func ShowOwnQueue(uintptr) {}
 
-// RecordCUDA returns no work.
-func RecordCUDA(uintptr) (CUDAWork, error) { return CUDAWork{}, nil }
+// ShownToCUDA reports false.
+func ShownToCUDA(uintptr) bool { return false }

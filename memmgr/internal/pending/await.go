@@ -30,9 +30,6 @@ func (s *Set) AwaitAll() {
 		if c := s.oldest(); c != nil {
 			s.await(c, left)
 			s.CompleteSome(mostBatch)
-		} else if len(s.onCUDA) > 0 && !s.isLate(s.cudaStamp) {
-			s.mu.Unlock()
-			time.Sleep(min(left, order.ShortPoll))
 		} else if c := s.nextProbe(); c == nil {
 			s.mu.Unlock()
 			return

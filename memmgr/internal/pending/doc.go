@@ -4,9 +4,9 @@
 // for each Synchronizer, for memory in no pool. A cell is in one of these:
 //
 //   - returned, if other libraries were shown the memory: it waits for a barrier on each queue that they may
-//     have used ([Set.AddReturned]). One barrier per queue is for many cells. Before, it is in onCUDA if
-//     libraries of CUDA were shown the place, until their earlier work is over; it is in refused if a
-//     queue did not take its barrier, until the next tick.
+//     have used ([Set.AddReturned]). One barrier per queue is for many cells. It is in refused if a queue
+//     did not take its barrier, until the next tick.
+//   - onCUDA, if libraries of CUDA were shown the place: only [Set.Settle] waits for their work.
 //   - the list of its queue of last use ([Set.Add]), until its event is done. A request for an in-order queue may
 //     take it before ([Set.TakeFor]).
 //   - the list of stalled cells, if its work did not end within ten seconds: the runtime may have lost the event.

@@ -1,6 +1,7 @@
 package pending
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -147,6 +148,15 @@ func (f *Frees) Settle() (failed error) {
 		}
 	}
 	return failed
+}
+
+// SettleSoon settles the sets for a request that can get other memory: see [Set.SettleSoon].
+func (f *Frees) SettleSoon(ctx context.Context) {
+	for _, s := range f.all() {
+		if s.Set.Unsettled() {
+			_ = s.Set.SettleSoon(ctx)
+		}
+	}
 }
 
 // SettleEnded frees memory on which the work of other libraries is known to have ended: see [Set.SettleEnded].

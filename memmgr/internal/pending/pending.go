@@ -1,6 +1,7 @@
 package pending
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,16 +34,15 @@ type Set struct {
 	bytes     uint64       // and their bytes
 
 	returned      []*owner.Cell
-	onCUDA        []*owner.Cell
+	onCUDA        []*owner.Cell // returned blocks of places that libraries of CUDA were shown; always for Settle
 	refused       []*owner.Cell
 	toFence       int          // returned blocks that Unstalled counts
 	settling      atomic.Int32 // blocks in calls of Settle
-	unsettled     atomic.Int32 // returned and refused blocks for Settle; it is read without mu
+	unsettled     atomic.Int32 // onCUDA, and returned and refused blocks for Settle; it is read without mu
 	returnedBytes uint64       // of the four
-	cuda          order.CUDAWork
-	cudaStamp     uint64 // of cuda
 
-	oneSettles sync.Mutex // held by Settle, before mu
+	oneSettles sync.Mutex  // held by Settle, before mu
+	everCUDA   atomic.Bool // libraries of CUDA were shown a returned block
 
 	batch    eventBatch
 	spent    []uintptr   // events of completed blocks, to be released without mu
@@ -145,12 +145,20 @@ func (s *Set) DropWork(c *owner.Cell) {
 	order.DropQueues(c)
 }
 
-// AddReturned adds a block that was exported.
+// AddReturned adds a block that was exported. If libraries of CUDA were shown the place, only Settle ends it: an event
+// of their work would destroy each capture of a CUDA graph that is in progress on the device, so none is recorded in
+// the background or where memory is released.
 func (s *Set) AddReturned(c *owner.Cell) {
 	block.SetState(c, block.Returned)
 	c.SetFlags(owner.Queued)
-	s.returned = append(s.returned, c)
 	s.returnedBytes += c.Size
+	if order.ShownToCUDA(c.Place) {
+		s.everCUDA.Store(true)
+		s.onCUDA = append(s.onCUDA, c)
+		s.unsettled.Add(1)
+		return
+	}
+	s.returned = append(s.returned, c)
 	if s.settles() {
 		s.unsettled.Add(1)
 		return
@@ -180,24 +188,33 @@ func (s *Set) UnsettledBytes() uint64 {
 // countAgain corrects the counts of the returned blocks if the answer of settles has changed since they were added:
 // Python may start and end while they wait.
 func (s *Set) countAgain() {
-	switch settles := s.settles(); {
-	case settles && s.toFence+len(s.onCUDA) > 0:
-		s.Unstalled.Add(-int32(s.toFence + len(s.onCUDA)))
-		s.returned = append(s.returned, s.onCUDA...)
-		s.onCUDA, s.toFence = nil, 0
-		s.cuda.Drop()
-		s.unsettled.Store(int32(len(s.returned) + len(s.refused)))
-	case settles && len(s.refused) > 0:
-		s.unsettled.Store(int32(len(s.returned) + len(s.refused)))
-	case !settles && s.unsettled.Load() > 0:
-		s.Unstalled.Add(int32(len(s.returned) - s.toFence))
-		s.toFence = len(s.returned)
-		s.unsettled.Store(0)
+	if s.settles() {
+		s.Unstalled.Add(-int32(s.toFence))
+		s.toFence = 0
+		s.unsettled.Store(int32(len(s.onCUDA) + len(s.returned) + len(s.refused)))
+		return
 	}
+	s.Unstalled.Add(int32(len(s.returned) - s.toFence))
+	s.toFence = len(s.returned)
+	s.unsettled.Store(int32(len(s.onCUDA)))
 }
 
-// Settle waits for the work of other libraries on the returned blocks, and then makes them reusable or pending. It does
-// nothing where barriers may be pending. If the wait fails, the blocks are still returned. A second call waits for the
+// SettleSoon is Settle for a request that can get other memory. Work of libraries of CUDA, which can last long, delays
+// it for a moment only; then Settle goes on in a goroutine, at most one. mu is not held.
+func (s *Set) SettleSoon(ctx context.Context) error {
+	if s.everCUDA.Load() {
+		if s.settling.Load() != 0 {
+			return nil
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cudaPatience)
+		defer cancel()
+	}
+	return order.Within(ctx, s.Settle)
+}
+
+// Settle waits for the work of other libraries on the returned blocks, and then makes them reusable or pending. Where
+// barriers may be pending, it does so for memory that libraries of CUDA were shown only. If the wait fails, the blocks are still returned. A second call waits for the
 // first one, and then for blocks that were returned meanwhile. mu is not held.
 func (s *Set) Settle() error {
 	if !s.Unsettled() {
@@ -217,7 +234,7 @@ func (s *Set) Settle() error {
 func (s *Set) trySettle() (busy bool, err error) {
 	s.oneSettles.Lock()
 	defer s.oneSettles.Unlock()
-	list := s.takeUnsettled()
+	list := s.takeUnsettled(true)
 	if len(list) == 0 {
 		return false, nil
 	}
@@ -226,7 +243,13 @@ func (s *Set) trySettle() (busy bool, err error) {
 	defer s.mu.Unlock()
 	defer s.settling.Store(0) // last
 	if busy || err != nil {
-		s.refused = append(s.refused, list...)
+		for _, c := range list {
+			if order.ShownToCUDA(c.Place) {
+				s.onCUDA = append(s.onCUDA, c)
+			} else {
+				s.refused = append(s.refused, c)
+			}
+		}
 		s.unsettled.Add(int32(len(list)))
 		return busy, err
 	}
@@ -243,7 +266,7 @@ func (s *Set) SettleEnded() (completed int) {
 	acquire := order.ReleaseLock() // QueueEmpty takes locks of SYCL
 	defer acquire()
 	defer s.oneSettles.Unlock()
-	list := s.takeUnsettled()
+	list := s.takeUnsettled(false)
 	empty := order.Empty{}
 	var ended, rest []*owner.Cell
 	for _, c := range list {
@@ -262,18 +285,23 @@ func (s *Set) SettleEnded() (completed int) {
 	return len(ended)
 }
 
-// takeUnsettled takes the blocks for Settle, which the caller counts in settling until it has put them elsewhere. mu is not held.
-func (s *Set) takeUnsettled() []*owner.Cell {
+// takeUnsettled takes the blocks for Settle, with those of CUDA if asked, which the caller counts in settling until it has put them elsewhere. mu is not held.
+func (s *Set) takeUnsettled(cuda bool) (list []*owner.Cell) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countAgain()
-	if s.unsettled.Load() == 0 {
-		return nil
+	if s.settles() {
+		list = append(s.returned, s.refused...)
+		s.returned, s.refused = nil, nil
 	}
-	list := append(s.returned, s.refused...)
-	s.returned, s.refused = nil, nil
-	s.settling.Store(int32(len(list))) // first: a reader without mu sees one of the two
-	s.unsettled.Store(0)
+	if cuda {
+		list = append(list, s.onCUDA...)
+		s.onCUDA = nil
+	}
+	if len(list) > 0 {
+		s.settling.Store(int32(len(list))) // first: a reader without mu sees one of the two
+		s.unsettled.Store(int32(len(s.onCUDA)))
+	}
 	return list
 }
 
@@ -292,41 +320,19 @@ func (s *Set) settled(list []*owner.Cell) {
 	}
 }
 
-// fence makes the returned blocks pending, if barriers may be. Those of a place that was shown to libraries of CUDA first wait
-// for the work of CUDA, one batch at a time.
+// fence makes the returned blocks pending, if barriers may be. It submits one barrier to each queue that a block
+// was used on, and makes the blocks wait for it beside their own events. If a queue refuses the barrier, the end of
+// the consumers' work cannot be observed: the block waits for the next tick, which tries again.
 func (s *Set) fence() {
-	if len(s.returned)+len(s.onCUDA)+len(s.refused) == 0 {
+	if len(s.returned)+len(s.refused) == 0 {
 		return
 	}
-	if s.countAgain(); s.settles() || !s.cuda.Over() {
-		return
-	}
-	s.putAllBehind(&s.onCUDA, false)
-	if len(s.returned) == 0 {
-		return
-	}
-	var err error
-	if s.cuda, err = order.RecordCUDA(s.returned[0].Place); err == nil && !s.cuda.Over() {
-		s.onCUDA, s.returned = s.returned, s.onCUDA
-		s.toFence = 0
-		s.cudaStamp = s.next()
-		return
-	}
-	s.putAllBehind(&s.returned, err != nil)
-	s.toFence = 0
-}
-
-// putAllBehind submits one barrier to each queue that a block of the list was used on, and makes the
-// blocks wait for it beside their own events. It empties the list. If a queue refuses the barrier, or the
-// driver the record of the work of CUDA, the end of the consumers' work cannot be observed: the block waits
-// for the next tick, which tries again.
-func (s *Set) putAllBehind(list *[]*owner.Cell, refused bool) {
-	if len(*list) == 0 {
+	if s.countAgain(); s.settles() || len(s.returned) == 0 {
 		return
 	}
 	barriers := order.Barriers{}
-	for i, c := range *list {
-		if refused || !barriers.PutBehind(s.sync, c, i == len(*list)-1) {
+	for i, c := range s.returned {
+		if !barriers.PutBehind(s.sync, c, i == len(s.returned)-1) {
 			s.refused = append(s.refused, c)
 			continue
 		}
@@ -339,9 +345,10 @@ func (s *Set) putAllBehind(list *[]*owner.Cell, refused bool) {
 	}
 	barriers.Release(s.sync)
 	// Last: a request that reads 0 does not wait for mu, and finds none of these blocks.
-	s.Unstalled.Add(-int32(len(*list)))
-	clear(*list)
-	*list = (*list)[:0]
+	s.Unstalled.Add(-int32(len(s.returned)))
+	s.toFence = 0
+	clear(s.returned)
+	s.returned = s.returned[:0]
 }
 
 // fenceAgain is fence, with the blocks whose barriers were refused.

@@ -30,3 +30,6 @@ const (
 	// sameQueueTries bounds the search for a pending block without a class. Measure: TestCompletingQueriesEachBlockAFewTimes.
 	sameQueueTries = 32
 )
+
+// cudaPatience is how long a request that can get other memory waits for work of CUDA.
+const cudaPatience = time.Millisecond

@@ -10,10 +10,10 @@ package cuda
 // Return results by value, so that no address of a Go variable is passed to C.
 typedef struct { usmb_place *place; int32_t n; int err; } result;
 
-static result show(usmb_place *place, uintptr_t address)
+static result show(usmb_place *place)
 {
 	result r = {place, 0, 0};
-	r.err = usmb_cuda_show(place, (void *)address, &r.n);
+	r.err = usmb_cuda_show(place, &r.n);
 	return r;
 }
 static result take(int32_t ordinal, uintptr_t lo, uintptr_t hi)
@@ -32,14 +32,14 @@ import (
 )
 
 // Ordinal prepares memory of a place for libraries of CUDA, and returns CUDA's number of its device, which may
-// differ from the positions in SYCL's lists. address is in memory of the place. From then on, host accesses,
+// differ from the positions in SYCL's lists. From then on, host accesses,
 // copies and the reuse of exported memory of the place come after all work of CUDA on the device. Errors:
 // syclobj.ErrNoCUDA for places on other backends.
-func Ordinal(p *syclobj.Place, address uintptr) (int32, error) {
+func Ordinal(p *syclobj.Place) (int32, error) {
 	if p.IsHost() {
 		return 0, opErr("Ordinal", syclobj.ErrNoCUDA)
 	}
-	r := C.show((*C.usmb_place)(p.Ref()), C.uintptr_t(address))
+	r := C.show((*C.usmb_place)(p.Ref()))
 	return int32(r.n), opErr("Ordinal", syclobj.Code(r.err))
 }
 

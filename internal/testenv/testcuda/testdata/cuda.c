@@ -27,7 +27,8 @@ enum {
 	invalidDevice = 101,
 	invalidContext = 201,
 	notReady = 600,
-	notSupported = 801
+	notSupported = 801,
+	captureUnsupported = 900
 };
 enum { hostMemory = 1, deviceMemory = 2, managedMemory = 3 };
 enum { maxDevices = 8, nonBlocking = 1, smallHandles = 256 };
@@ -410,6 +411,81 @@ int simulated_finish(void)
 	return success;
 }
 
+// ---- failures, captures and lost contexts, for tests ----
+
+static char failingName[64]; // these five: guarded by mu
+static int failingSkip, failingError, failingCount, invalidated;
+static bool capturing;
+static __thread int captureMode; // of the thread: 0 global, 1 thread-local, 2 relaxed
+
+// sim_fail makes count calls of a function, "*" of each, fail after skip calls that do not. "" ends this.
+int sim_fail(const char *name, int skip, int error, int count)
+{
+	pthread_mutex_lock(&mu);
+	snprintf(failingName, sizeof failingName, "%s", name);
+	failingSkip = skip;
+	failingError = error;
+	failingCount = count;
+	pthread_mutex_unlock(&mu);
+	return success;
+}
+
+// sim_failed_left returns how many of these failures no call has met.
+int sim_failed_left(void)
+{
+	return failingCount;
+}
+
+// sim_capture begins and ends a capture in the global mode, by another thread, of a
+// non-blocking stream of each context.
+int sim_capture(int on)
+{
+	pthread_mutex_lock(&mu);
+	if (on && !capturing) invalidated = 0;
+	capturing = on;
+	pthread_mutex_unlock(&mu);
+	return success;
+}
+
+// sim_invalidated returns how many calls have invalidated the capture.
+int sim_invalidated(void)
+{
+	return invalidated;
+}
+
+static bool isOneOf(const char *name, const char *const *all)
+{
+	while (*all && strcmp(*all, name)) all++;
+	return *all != NULL;
+}
+
+// failure returns the error with which a call of a function fails. During a capture, calls that need all streams
+// of a context fail in each thread, and those that are potentially unsafe in the threads in the global mode.
+static int failure(const char *name)
+{
+	static const char *const conflicts[] = {"cuCtxRecordEvent", "cuCtxSynchronize", NULL};
+	static const char *const unsafe[] = {
+	        "cuEventQuery",   "cuEventSynchronize", "cuMemAlloc_v2", "cuMemAllocManaged",
+	        "cuMemHostAlloc", "cuMemFree_v2",       "cuMemFreeHost", NULL};
+	int error = success;
+	pthread_mutex_lock(&mu);
+	if (failingCount > 0 && (!strcmp(failingName, "*") || !strcmp(failingName, name))) {
+		if (failingSkip > 0)
+			failingSkip--;
+		else
+			failingCount--, error = failingError;
+	}
+	if (capturing && !error && (isOneOf(name, conflicts) || (captureMode == 0 && isOneOf(name, unsafe)))) {
+		error = captureUnsupported;
+		invalidated++;
+	}
+	pthread_mutex_unlock(&mu);
+	return error;
+}
+#define CHECKED \
+	int failed = failure(__func__); \
+	if (failed) return failed
+
 // The functions below have the prototypes of cuda.h, which is not needed to build this file. They take parameters that
 // they do not use.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -424,7 +500,7 @@ int cuDeviceGetName(char *out, int size, int device)
 	return success;
 }
 int cuDeviceTotalMem_v2(size_t *out, int device) { return *out = (size_t)4 << 30, success; }
-int cuMemGetInfo_v2(size_t *unused, size_t *total) { return *unused = (size_t)2 << 30, *total = (size_t)4 << 30, success; }
+int cuMemGetInfo_v2(size_t *unused, size_t *total) { CHECKED; return *unused = (size_t)2 << 30, *total = (size_t)4 << 30, success; }
 int cuDeviceGetUuid_v2(unsigned char *out, int device)
 {
 	memset(out, 0x10 + device, 16);
@@ -450,42 +526,59 @@ int cuDeviceGetAttribute(int *out, int attribute, int device)
 }
 int cuDeviceGetP2PAttribute(int *out, int attribute, int a, int b) { return *out = 0, success; }
 
-int cuDevicePrimaryCtxRetain(struct context **out, int device) { return *out = &contexts[device], success; }
-int cuDevicePrimaryCtxRelease_v2(int device) { return success; }
-int cuCtxGetCurrent(struct context **out) { return *out = current, success; }
-int cuCtxSetCurrent(struct context *c) { return current = c, success; }
-int cuCtxPushCurrent_v2(struct context *c) { return current = c, success; }
-int cuCtxPopCurrent_v2(struct context **out) { return *out = current, current = NULL, success; }
-int cuCtxGetDevice(int *out) { return current ? (*out = current->device, success) : invalidContext; }
-int cuCtxSynchronize(void) { return current ? synchronizeDevice(current) : invalidContext; }
-int cuCtxGetStreamPriorityRange(int *least, int *greatest) { return *least = 0, *greatest = -5, success; }
+int cuDevicePrimaryCtxRetain(struct context **out, int device) { CHECKED; return *out = &contexts[device], success; }
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) { CHECKED; return *flags = 0, *active = 1, success; }
+int cuDevicePrimaryCtxRelease_v2(int device) { CHECKED; return success; }
+int cuCtxGetCurrent(struct context **out) { CHECKED; return *out = current, success; }
+int cuCtxSetCurrent(struct context *c) { CHECKED; return current = c, success; }
+int cuCtxPushCurrent_v2(struct context *c) { CHECKED; return current = c, success; }
+int cuCtxPopCurrent_v2(struct context **out) { CHECKED; return *out = current, current = NULL, success; }
+int cuCtxGetDevice(int *out) { CHECKED; return current ? (*out = current->device, success) : invalidContext; }
+int cuCtxSynchronize(void) { CHECKED; return current ? synchronizeDevice(current) : invalidContext; }
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) { CHECKED; return *least = 0, *greatest = -5, success; }
 int cuGetErrorName(int error, const char **out) { return *out = error ? "CUDA_ERROR" : "CUDA_SUCCESS", success; }
 int cuGetErrorString(int error, const char **out) { return *out = error ? "simulated error" : "no error", success; }
 
+// The capture itself. A stream of another thread is capturing, so no stream that a caller names is.
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	int before = captureMode;
+	captureMode = *mode;
+	return *mode = before, success;
+}
+int cuStreamIsCapturing(void *stream, int *out) { return *out = 0, success; }
+
 int cuEventCreate(struct event **out, unsigned flags)
 {
+	CHECKED;
 	*out = calloc(1, sizeof **out);
 	return *out ? success : outOfMemory;
 }
-int cuEventDestroy_v2(struct event *e) { return free(e), success; }
+int cuEventDestroy_v2(struct event *e) { CHECKED; return free(e), success; }
 int cuEventRecord(struct event *e, void *stream)
 {
+	CHECKED;
 	// An operation of its own, so that an event of an idle stream completes late too.
 	int status = submit(stream, (struct operation){0}, none);
 	if (!status) e->at = lastOf(streamOf(stream));
 	return status;
 }
-int cuCtxRecordEvent(struct context *c, struct event *e) { return cuEventRecord(e, &c->all); }
-int cuEventQuery(struct event *e) { return isDone(e->at) ? success : notReady; }
-int cuEventSynchronize(struct event *e) { return waitFor(e->at), success; }
+#ifdef OLD_DRIVER // before CUDA 12.5
+static
+#endif
+int cuCtxRecordEvent(struct context *c, struct event *e) { CHECKED; return cuEventRecord(e, &c->all); }
+int cuEventQuery(struct event *e) { CHECKED; return isDone(e->at) ? success : notReady; }
+int cuEventSynchronize(struct event *e) { CHECKED; return waitFor(e->at), success; }
 int cuEventElapsedTime_v2(float *out, struct event *a, struct event *b)
 {
+	CHECKED;
 	*out = 0;
 	return isDone(a->at) && isDone(b->at) ? success : notReady;
 }
 
 int cuStreamCreateWithPriority(struct stream **out, unsigned flags, int priority)
 {
+	CHECKED;
 	struct stream *s = calloc(1, sizeof *s);
 	if (!s) return outOfMemory;
 	initStream(s, current ? current->device : 0, flags);
@@ -495,9 +588,10 @@ int cuStreamCreateWithPriority(struct stream **out, unsigned flags, int priority
 	pthread_mutex_unlock(&mu);
 	return *out = s, success;
 }
-int cuStreamCreate(struct stream **out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+int cuStreamCreate(struct stream **out, unsigned flags) { CHECKED; return cuStreamCreateWithPriority(out, flags, 0); }
 int cuStreamDestroy_v2(struct stream *s)
 {
+	CHECKED;
 	if (!s) return invalidValue;
 	pthread_mutex_lock(&s->mu);
 	s->destroyed = true; // the thread ends after the work of the stream
@@ -505,27 +599,29 @@ int cuStreamDestroy_v2(struct stream *s)
 	pthread_mutex_unlock(&s->mu);
 	return success;
 }
-int cuStreamQuery(void *stream) { return isDone(lastOf(streamOf(stream))) ? success : notReady; }
+int cuStreamQuery(void *stream) { CHECKED; return isDone(lastOf(streamOf(stream))) ? success : notReady; }
 int cuStreamSynchronize(void *stream)
 {
+	CHECKED;
 	struct stream *s = streamOf(stream);
 	// The legacy default stream is idle when the blocking streams are.
 	if (s == &contexts[s->device].legacy) submit(stream, (struct operation){0}, none);
 	return waitFor(lastOf(s)), success;
 }
-int cuStreamWaitEvent(void *stream, struct event *e, unsigned flags) { return flags > 1 ? invalidValue : submit(stream, (struct operation){0}, e->at); }
-int cuStreamGetFlags(void *stream, unsigned *out) { return *out = streamOf(stream)->nonBlocking, success; }
+int cuStreamWaitEvent(void *stream, struct event *e, unsigned flags) { CHECKED; return flags > 1 ? invalidValue : submit(stream, (struct operation){0}, e->at); }
+int cuStreamGetFlags(void *stream, unsigned *out) { CHECKED; return *out = streamOf(stream)->nonBlocking, success; }
 
-int cuMemAlloc_v2(address *out, size_t size) { return allocate(out, size, deviceMemory); }
-int cuMemAllocManaged(address *out, size_t size, unsigned flags) { return flags ? allocate(out, size, managedMemory) : invalidValue; }
-int cuMemHostAlloc(address *out, size_t size, unsigned flags) { return allocate(out, size, hostMemory); }
-int cuMemAllocAsync(address *out, size_t size, void *stream) { return allocate(out, size, deviceMemory); }
-int cuMemFree_v2(address p) { return release(p); }
-int cuMemFreeHost(address p) { return release(p); }
-int cuMemFreeAsync(address p, void *stream) { return release(p); }
-int cuMemGetAllocationGranularity(size_t *out, const void *properties, int option) { return *out = 2 << 20, success; }
+int cuMemAlloc_v2(address *out, size_t size) { CHECKED; return allocate(out, size, deviceMemory); }
+int cuMemAllocManaged(address *out, size_t size, unsigned flags) { CHECKED; return flags ? allocate(out, size, managedMemory) : invalidValue; }
+int cuMemHostAlloc(address *out, size_t size, unsigned flags) { CHECKED; return allocate(out, size, hostMemory); }
+int cuMemAllocAsync(address *out, size_t size, void *stream) { CHECKED; return allocate(out, size, deviceMemory); }
+int cuMemFree_v2(address p) { CHECKED; return release(p); }
+int cuMemFreeHost(address p) { CHECKED; return release(p); }
+int cuMemFreeAsync(address p, void *stream) { CHECKED; return release(p); }
+int cuMemGetAllocationGranularity(size_t *out, const void *properties, int option) { CHECKED; return *out = 2 << 20, success; }
 int cuMemGetAddressRange_v2(address *start, size_t *size, address p)
 {
+	CHECKED;
 	pthread_mutex_lock(&mu);
 	struct block *found = blockAt(p), b = found ? *found : (struct block){0};
 	pthread_mutex_unlock(&mu);
@@ -536,6 +632,7 @@ int cuMemGetAddressRange_v2(address *start, size_t *size, address p)
 }
 int cuPointerGetAttribute(void *out, int attribute, address p)
 {
+	CHECKED;
 	pthread_mutex_lock(&mu);
 	struct block *found = blockAt(p), b = found ? *found : (struct block){0};
 	pthread_mutex_unlock(&mu);
@@ -551,27 +648,28 @@ int cuPointerGetAttribute(void *out, int attribute, address p)
 	}
 }
 
-int cuMemcpyAsync(address to, address from, size_t size, void *stream) { return copy(to, from, size, stream); }
-int cuMemcpyDtoDAsync_v2(address to, address from, size_t size, void *stream) { return copy(to, from, size, stream); }
-int cuMemcpyDtoHAsync_v2(address to, address from, size_t size, void *stream) { return copy(to, from, size, stream); }
-int cuMemcpyHtoDAsync_v2(address to, address from, size_t size, void *stream) { return copy(to, from, size, stream); }
+int cuMemcpyAsync(address to, address from, size_t size, void *stream) { CHECKED; return copy(to, from, size, stream); }
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t size, void *stream) { CHECKED; return copy(to, from, size, stream); }
+int cuMemcpyDtoHAsync_v2(address to, address from, size_t size, void *stream) { CHECKED; return copy(to, from, size, stream); }
+int cuMemcpyHtoDAsync_v2(address to, address from, size_t size, void *stream) { CHECKED; return copy(to, from, size, stream); }
 int cuMemcpy(address to, address from, size_t size)
 {
+	CHECKED;
 	int status = copy(to, from, size, NULL);
 	return status ? status : cuStreamSynchronize(NULL);
 }
-int cuMemcpyDtoH_v2(address to, address from, size_t size) { return cuMemcpy(to, from, size); }
-int cuMemcpyHtoD_v2(address to, address from, size_t size) { return cuMemcpy(to, from, size); }
-int cuMemsetD8Async(address to, unsigned char v, size_t n, void *stream) { return fill(to, 1, v, n, 0, 1, stream); }
-int cuMemsetD16Async(address to, unsigned short v, size_t n, void *stream) { return fill(to, 2, v, n, 0, 1, stream); }
-int cuMemsetD32Async(address to, unsigned v, size_t n, void *stream) { return fill(to, 4, v, n, 0, 1, stream); }
-int cuMemsetD2D8Async(address to, size_t pitch, unsigned char v, size_t n, size_t rows, void *stream) { return fill(to, 1, v, n, pitch, rows, stream); }
-int cuMemsetD2D16Async(address to, size_t pitch, unsigned short v, size_t n, size_t rows, void *stream) { return fill(to, 2, v, n, pitch, rows, stream); }
-int cuMemsetD2D32Async(address to, size_t pitch, unsigned v, size_t n, size_t rows, void *stream) { return fill(to, 4, v, n, pitch, rows, stream); }
-int cuMemAdvise_v2(address p, size_t size, int advice, uint64_t location) { return success; }
-int cuMemPrefetchAsync_v2(address p, size_t size, uint64_t location, unsigned flags, void *stream) { return (void)p, (void)size, (void)location, submit(stream, (struct operation){0}, none); }
-int cuDeviceGetDefaultMemPool(void **out, int device) { return *out = &contexts[device], success; }
-int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { return success; }
+int cuMemcpyDtoH_v2(address to, address from, size_t size) { CHECKED; return cuMemcpy(to, from, size); }
+int cuMemcpyHtoD_v2(address to, address from, size_t size) { CHECKED; return cuMemcpy(to, from, size); }
+int cuMemsetD8Async(address to, unsigned char v, size_t n, void *stream) { CHECKED; return fill(to, 1, v, n, 0, 1, stream); }
+int cuMemsetD16Async(address to, unsigned short v, size_t n, void *stream) { CHECKED; return fill(to, 2, v, n, 0, 1, stream); }
+int cuMemsetD32Async(address to, unsigned v, size_t n, void *stream) { CHECKED; return fill(to, 4, v, n, 0, 1, stream); }
+int cuMemsetD2D8Async(address to, size_t pitch, unsigned char v, size_t n, size_t rows, void *stream) { CHECKED; return fill(to, 1, v, n, pitch, rows, stream); }
+int cuMemsetD2D16Async(address to, size_t pitch, unsigned short v, size_t n, size_t rows, void *stream) { CHECKED; return fill(to, 2, v, n, pitch, rows, stream); }
+int cuMemsetD2D32Async(address to, size_t pitch, unsigned v, size_t n, size_t rows, void *stream) { CHECKED; return fill(to, 4, v, n, pitch, rows, stream); }
+int cuMemAdvise_v2(address p, size_t size, int advice, uint64_t location) { CHECKED; return success; }
+int cuMemPrefetchAsync_v2(address p, size_t size, uint64_t location, unsigned flags, void *stream) { CHECKED; return (void)p, (void)size, (void)location, submit(stream, (struct operation){0}, none); }
+int cuDeviceGetDefaultMemPool(void **out, int device) { CHECKED; return *out = &contexts[device], success; }
+int cuMemPoolSetAttribute(void *pool, int attribute, void *value) { CHECKED; return success; }
 
 // Functions that the tests reach and that this driver does not have.
 #define NOT_SIMULATED(name) int name(void) { return notSupported; }

@@ -1,0 +1,105 @@
+"""Two simulated CUDA devices: the current context, failures, captures and host USM (make test-devices RUNS=cudas)."""
+
+import os
+import subprocess
+
+import pytest
+
+import usmbridge as ub
+
+pytestmark = pytest.mark.skipif(
+    sum(d.filter_string.startswith("cuda:") for d in ub.devices()) < 2, reason="needs two CUDA devices"
+)
+
+HEAD = """
+import ctypes as ct, threading, time
+import capi, usmbridge as ub
+cu = ct.CDLL("libcuda.so.1")
+ub.devices()
+CONTEXTS = [ct.c_void_p() for _ in range(2)]
+for d in range(2): cu.cuDevicePrimaryCtxRetain(ct.byref(CONTEXTS[d]), d)
+def use(d): cu.cuCtxSetCurrent(None if d < 0 else CONTEXTS[d])
+def current():
+    c = ct.c_void_p(); cu.cuCtxGetCurrent(ct.byref(c))
+    return next((d for d in range(2) if c.value == CONTEXTS[d].value), -1)
+def full(d, kind, value=1, n=64): return ub.full((n,), value, dtype="u1", device=f"cuda:gpu:{d}", usm_type=kind)
+def hold(d, on): cu.simulated_hold(d, ct.c_void_p(0x50), on)
+def malloc(d):
+    p = ct.c_ulonglong(); use(d); assert cu.cuMemAlloc_v2(ct.byref(p), ct.c_size_t(4096)) == 0; use(-1)
+    return p.value
+def tensor(p, d): return capi.Producer(p, (64,), dtype=(1, 8, 1), device=(2, d))
+"""
+
+
+def run(body):
+    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", HEAD + body], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("mine", [-1, 0, 1])
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+def test_current_context_stays(mine, kind):
+    run(f"""
+for d in range(2):
+    a = full(d, "{kind}")
+    for name, f in dict(empty=lambda: ub.empty(64, dtype="u1", device=a.device, usm_type="{kind}"), copy=a.copy,
+                        full=lambda: full(d, "{kind}"), host=lambda: ub.asarray(a, device="host"), cuda=lambda: a.cuda,
+                        export=lambda: a.cuda.__dlpack__(), large=lambda: ub.empty(90 << 20, device=a.device), trim=ub.trim,
+                        take=lambda: ub.from_dlpack(tensor(P[d], d))).items():
+        P = [malloc(0), malloc(1)]
+        use({mine}); f(); assert current() == {mine}, (name, d, current())
+""")
+
+
+@pytest.mark.parametrize("call", ["ub.from_dlpack(tensor(p, 0))", "a.cuda", "a.copy()", "ub.trim()", "full(1, 'device', n=90 << 20)"])
+def test_failed_context_is_no_abort(call):
+    run(f"""
+p, a = malloc(0), full(1, "device", n=1 << 20)
+a.cuda; b = full(0, "device", n=64 << 20); del b
+cu.sim_fail(b"*", 0, 700, 1 << 30)
+try: {call}
+except Exception as e: assert not isinstance(e, MemoryError), e
+cu.sim_fail(b"", 0, 0, 0)
+""")
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_import_needs_no_memory(full):
+    run(f"""
+p = malloc(1); cu.sim_fail(b"cuMemAlloc_v2", 0, 2, 1 << 30)
+assert str(ub.from_dlpack(tensor(p, 1)).device) == "cuda:gpu:1"
+""")
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_first_import_does_not_wait(device):
+    run(f"""
+p = malloc({device}); hold({device}, 1)
+threading.Thread(target=lambda: (time.sleep(.3), hold({device}, 0))).start()
+ub.from_dlpack(tensor(p, {device}))
+""")
+
+
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+def test_read_waits_for_the_device(device, kind):
+    # Host USM is used by all devices. Managed memory, as device memory, is ordered after the work of its own.
+    run(f"""
+a = full({device}, "{kind}", n=1 << 16)
+t = a.__dlpack__(dl_device=(3, 0), max_version=(1, 1)) if "{kind}" == "host" else a.cuda.__dlpack__(max_version=(1, 1))
+p = a.__sycl_usm_array_interface__["data"][0]
+assert cu.simulated_later({device}, ct.c_void_p(0x50), ct.c_ulonglong(p), 7, ct.c_size_t(1 << 16)) == 0
+assert set(ub.asarray(a, device="host").tolist()) == {{7}}
+""")
+
+
+@pytest.mark.parametrize("drop", ["before", "in"])
+def test_background_leaves_captures_alone(drop):
+    run(f"""
+a = full(0, "device", n=20 << 20); t = a.cuda.__dlpack__(max_version=(1, 1))
+if "{drop}" == "before": del a, t
+cu.sim_capture(1)
+if "{drop}" == "in": del a, t
+time.sleep(1)
+assert cu.sim_invalidated() == 0
+""")
