@@ -122,6 +122,25 @@ static int in_context(const usmb_place *place, int (*work)(void *context, void *
 	return failed != 0 ? USMB_SYCL_EASYNC : USMB_SYCL_OK;
 }
 
+void usmb_cuda_enter(int64_t ordinal, usmb_cuda_current *c)
+{
+	void *context = NULL;
+
+	c->entered = 0;
+	if (ordinal < 0 || ordinal > INT32_MAX || find_driver() != USMB_SYCL_OK) return;
+	if (cu.cuDeviceGet(&c->device, (int)ordinal) != 0 || cu.cuCtxGetCurrent(&c->before) != 0) return;
+	if (cu.cuDevicePrimaryCtxRetain(&context, c->device) != 0) return;
+	c->entered = cu.cuCtxSetCurrent(context) == 0;
+	if (!c->entered) (void)cu.cuDevicePrimaryCtxRelease_v2(c->device);
+}
+
+void usmb_cuda_leave(const usmb_cuda_current *c)
+{
+	if (!c->entered) return;
+	(void)cu.cuCtxSetCurrent(c->before);
+	(void)cu.cuDevicePrimaryCtxRelease_v2(c->device);
+}
+
 static int wait_for(void *context, void *stream)
 {
 	(void)context;
