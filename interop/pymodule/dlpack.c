@@ -1113,7 +1113,7 @@ static PyObject *from_other_on_host(PyObject *x, PyObject *argument, const usmb_
 	device_of(x, &device, &id);
 	if (device == -1) return NULL;
 	int64_t cuda = is_cuda(device) ? id : -1;
-	if (device != USMB_DL_CPU && device != USMB_DL_ONEAPI && cuda < 0)
+	if (device != USMB_DL_CPU && device != USMB_DL_ONEAPI && (cuda < 0 || !usmb_cuda_present()))
 		return tensor_take_on_host(x, cuda, argument, take_array, x);
 	PyObject *a = usmb_import_object(x);
 	if (a || device == USMB_DL_CPU || !PyErr_ExceptionMatches(PyExc_Exception) ||
