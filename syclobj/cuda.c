@@ -56,6 +56,27 @@ static int on_devices(const usmb_place *place, int (*work)(void *context, void *
 	return result;
 }
 
+/* Without usmb_gate_enter: the capture mode stays that of the caller while other code runs. */
+void usmb_cuda_enter(int64_t ordinal, usmb_cuda_current *c)
+{
+	const struct usmb_cu *cu = usmb_cu_driver();
+	void *context = NULL;
+
+	c->entered = 0;
+	if (ordinal < 0 || ordinal > INT32_MAX || cu == NULL) return;
+	if (cu->cuDeviceGet(&c->device, (int)ordinal) != 0 || cu->cuCtxGetCurrent(&c->before) != 0) return;
+	if (cu->cuDevicePrimaryCtxRetain(&context, c->device) != 0) return;
+	c->entered = cu->cuCtxSetCurrent(context) == 0;
+	if (!c->entered) (void)cu->cuDevicePrimaryCtxRelease_v2(c->device);
+}
+
+void usmb_cuda_leave(const usmb_cuda_current *c)
+{
+	if (!c->entered) return;
+	(void)usmb_cu_driver()->cuCtxSetCurrent(c->before);
+	(void)usmb_cu_driver()->cuDevicePrimaryCtxRelease_v2(c->device);
+}
+
 static int wait_for(void *context, void *stream)
 {
 	const struct usmb_cu *cu = usmb_cu_driver();

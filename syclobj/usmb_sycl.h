@@ -175,6 +175,17 @@ int usmb_cuda_wait(const usmb_place *place, uintptr_t stream);
  * USM on all devices. The host does not wait, except with drivers before CUDA 12.5. The same results.
  */
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream);
+/*
+ * Makes the device with that ordinal current in the calling thread, as cudaSetDevice does, until usmb_cuda_leave
+ * restores the context that was current before. Does nothing if the ordinal is not that of a device, or if the
+ * process has not loaded the driver.
+ */
+typedef struct {
+	void *before;
+	int device, entered;
+} usmb_cuda_current;
+void usmb_cuda_enter(int64_t ordinal, usmb_cuda_current *c);
+void usmb_cuda_leave(const usmb_cuda_current *c);
 /* The number of devices of the CUDA backend that the open Runtime has. */
 extern int32_t usmb_cuda_devices;
 static inline int usmb_cuda_present(void)

@@ -81,9 +81,7 @@ static int if_number_buffer(attempt *t)
 
 static int if_cuda_interface(attempt *t)
 {
-	PyObject *const names[1] = {usmb_name.__cuda_array_interface__};
-	if (PyList_Check(t->o) || PyTuple_Check(t->o)) return 0;
-	return usmb_type_has(t->o, names, 1);
+	return !PyList_Check(t->o) && !PyTuple_Check(t->o);
 }
 
 static int if_failed(attempt *t)
@@ -544,8 +542,8 @@ static int type_of(PyObject *o, survey *s, usmb_dl_dtype *t)
 	*t = defaults[kind];
 	if (kind != LEAF_NONE) return 0;
 	usmb_raise(PyExc_TypeError,
-	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__, a buffer or "
-	           "__arrow_c_array__, numbers, and "
+	           "asarray takes objects with __sycl_usm_array_interface__, __dlpack__, a buffer, "
+	           "__cuda_array_interface__ or __arrow_c_array__, numbers, and "
 	           "nested sequences of numbers and arrays, not %s",
 	           usmb_type_name(o, name, sizeof name));
 	return -1;

@@ -205,8 +205,10 @@ static PyObject *import(PyObject *obj, PyObject *dict)
 		return NULL;
 	}
 	usmb_array_settle_as(a, cell, p.t.dtype, p.readonly ? USMB_ARR_READONLY : 0, &span);
-	if (!p.idle && span.nelem != 0) usmb_cuda_arrived(a, (uintptr_t)p.stream);
-	return usmb_array_counted(a);
+	PyObject *r = usmb_array_counted(a);
+	if (!r || p.idle || span.nelem == 0 || usmb_cuda_arrived(a, (uintptr_t)p.stream) == 0) return r;
+	usmb_decref_aside(r);
+	return NULL;
 }
 
 PyObject *usmb_import_cuda_interface(PyObject *obj)

@@ -500,7 +500,8 @@ static int raise_cuda(int code, int32_t ordinal, const void *address)
 	                          : usmb_sycl_strerror(code);
 	PyObject *kind = usmb_runtime_failed(code) ? PyExc_RuntimeError : PyExc_BufferError;
 	if (ordinal < 0)
-		usmb_raise(kind, "memory of CUDA at %p cannot be imported: %s", address, why);
+		usmb_raise(kind, "memory of CUDA at %p cannot be imported: %s; or ask its owner for a copy on the host",
+		           address, why);
 	else
 		usmb_raise(kind,
 		           "memory of CUDA at %p on DLPack device kDLCUDA (2, %d) cannot be imported: %s; or ask its "
@@ -519,10 +520,16 @@ int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place 
 	return code == USMB_SYCL_OK ? 0 : raise_cuda(code, ordinal, lo);
 }
 
+/* The number of kDLCUDAHost is always 0. */
+static int32_t ordinal_of(const usmb_dl_snapshot *s)
+{
+	return s->t.device.type == USMB_DL_CUDA_HOST ? -1 : s->t.device.id;
+}
+
 static int cuda_place(const usmb_dl_snapshot *s, usmb_place **out)
 {
 	const char *first = s->span.first;
-	return usmb_cuda_place(s->t.device.id, first + s->span.lo, first + s->span.hi, out);
+	return usmb_cuda_place(ordinal_of(s), first + s->span.lo, first + s->span.hi, out);
 }
 
 /* Memory for a tensor without elements and without an address on a SYCL device, because consumers
@@ -570,7 +577,7 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 	usmb_cell *cell = own_cell(managed, versioned, s);
 	usmb_place *place = cell ? cell->place : NULL;
 	if (!place) return NULL;
-	if (is_cuda(s->t.device.type) ? place->cuda - 1 != s->t.device.id
+	if (is_cuda(s->t.device.type) ? !place->cuda || (ordinal_of(s) >= 0 && place->cuda - 1 != ordinal_of(s))
 	                              : place->dl_error || place->dl_id != s->t.device.id)
 		return NULL;
 	usmb_cell_retain(cell);
@@ -609,7 +616,7 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 	int cuda = is_cuda(s->t.device.type);
 	if (usmb_go_allowed() < 0) return NULL;
 	if (s->span.nelem == 0 && (cuda || !s->span.first)) {
-		cell = cuda ? usmb_cuda_stand_in(s->t.device.id) : stand_in(&s->t.device);
+		cell = cuda ? usmb_cuda_stand_in(ordinal_of(s)) : stand_in(&s->t.device);
 		if (!cell) return NULL;
 		s->span.first = cell->data;
 		usmb_dl_delete(managed, versioned);
@@ -754,6 +761,47 @@ static PyObject *take_object(PyObject *x, int kind, PyObject *method, usmb_take_
 	return done_with(capsule, tensor_take_capsule(capsule, kind != USMB_KIND_LEGACY, take, ctx));
 }
 
+/* ---- the device ------------------------------------------------------------------- */
+
+/* The type and the number of x's device; {CPU, 0} without __dlpack_device__. *type is -1 with an exception, -2 for -1. */
+static void device_of(PyObject *x, int64_t *type, int64_t *id)
+{
+	*type = USMB_DL_CPU;
+	*id = 0;
+	if (PyCapsule_CheckExact(x)) return;
+	PyObject *pair = PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
+	if (!pair) {
+		if (PyErr_ExceptionMatches(PyExc_AttributeError))
+			PyErr_Clear();
+		else
+			*type = -1;
+		return;
+	}
+	PyObject *first = PySequence_GetItem(pair, 0);
+	*type = first ? PyLong_AsLongLong(first) : -1;
+	Py_XDECREF(first);
+	if (*type == -1 && !PyErr_Occurred()) *type = -2;
+	if (is_cuda(*type)) {
+		PyObject *second = PySequence_GetItem(pair, 1);
+		*id = second ? PyLong_AsLongLong(second) : -1;
+		Py_XDECREF(second);
+		if (PyErr_Occurred()) *type = -1;
+	}
+	Py_DECREF(pair);
+}
+
+/* Calls __dlpack__ of args[1] while its device of CUDA, -1 for other memory, is current: PyTorch refuses to export tensors
+   of other devices, and orders its work on a stream of the current one. */
+static PyObject *ask_on(int64_t cuda, PyObject **args, PyObject *kwnames)
+{
+	usmb_cuda_current current;
+	usmb_cuda_enter(cuda, &current);
+	PyObject *capsule =
+	        PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+	usmb_cuda_leave(&current);
+	return capsule;
+}
+
 /* ---- PyTorch --------------------------------------------------------------------- */
 
 static int is_torch(const usmb_typeinfo *info)
@@ -830,24 +878,8 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx)
 /* ---- far memory ---------------------------------------------------------------------- */
 
 /* The type of the device of a tensor, USMB_DL_CPU if it does not report one; -1 with an exception. */
-static int64_t device_type_of(PyObject *x)
-{
-	if (PyCapsule_CheckExact(x)) return USMB_DL_CPU;
-	PyObject *pair = PyObject_CallMethodObjArgs(x, usmb_name.__dlpack_device__, NULL);
-	if (!pair) {
-		if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
-		PyErr_Clear();
-		return USMB_DL_CPU;
-	}
-	PyObject *first = PySequence_GetItem(pair, 0);
-	Py_DECREF(pair);
-	int64_t type = first ? PyLong_AsLongLong(first) : -1;
-	Py_XDECREF(first);
-	return type == -1 && !PyErr_Occurred() ? -2 : type;
-}
-
 /* For memory that only its owner can reach: the owner copies it to the host. */
-static PyObject *tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn take, void *ctx)
+static PyObject *tensor_take_on_host(PyObject *x, int64_t cuda, PyObject *copy, usmb_take_fn take, void *ctx)
 {
 	int64_t cpu[2] = {USMB_DL_CPU, 0};
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
@@ -855,8 +887,7 @@ static PyObject *tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn t
 	PyObject *device = usmb_tuple_i64(cpu, 2);
 	if (!device) return NULL;
 	PyObject *args[5] = {NULL, x, our_version, device, copy ? copy : Py_None};
-	PyObject *capsule =
-	        PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, kw_full);
+	PyObject *capsule = ask_on(cuda, args, kw_full);
 	Py_DECREF(device);
 	if (!capsule) return NULL;
 	return done_with(capsule, tensor_take_capsule(capsule, 1, take, ctx));
@@ -867,10 +898,11 @@ static PyObject *tensor_take_on_host(PyObject *x, PyObject *copy, usmb_take_fn t
 static PyObject *refuse_device(const usmb_dl_tensor *t)
 {
 	const char *name = usmb_dl_device_name(t->device.type);
-	return usmb_raise(PyExc_BufferError,
-	                  "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1), kDLOneAPI (14) and "
-	                  "memory of CUDA (2, 13) can be imported without a copy: ask its owner for a copy on the host",
-	                  t->device.type, t->device.id, name ? " " : "", name ? name : "");
+	return usmb_raise(
+	        PyExc_BufferError,
+	        "from_dlpack: the tensor is on device (%d, %d)%s%s; only kDLCPU (1), kDLOneAPI (14) and "
+	        "memory of CUDA (2, 3, 13) can be imported without a copy: ask its owner for a copy on the host",
+	        t->device.type, t->device.id, name ? " " : "", name ? name : "");
 }
 
 /* Makes the array of a snapshot that passed the checks and is on a supported device. */
@@ -910,8 +942,8 @@ static PyObject *import_from(void *managed, int versioned, PyObject *o)
 	int code = usmb_dl_read_managed(managed, versioned, &s);
 	if (__builtin_expect(code == USMB_DL_OK, 1)) {
 		if (!versioned && !writable_legacy(managed, o)) s.flags |= USMB_DL_FLAG_READ_ONLY;
-		int known = s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI ||
-		            s.t.device.type == USMB_DL_CUDA || s.t.device.type == USMB_DL_CUDA_MANAGED;
+		int known =
+		        s.t.device.type == USMB_DL_CPU || s.t.device.type == USMB_DL_ONEAPI || is_cuda(s.t.device.type);
 		return known ? array_of(managed, versioned, &s) : refuse_device(&s.t);
 	}
 	return usmb_raise(PyExc_BufferError, "from_dlpack: %s", usmb_dl_explain_snapshot(code, &s, text, sizeof text));
@@ -968,34 +1000,59 @@ static PyObject *note_producer(PyObject *x, PyObject *o)
 	return NULL;
 }
 
-void usmb_cuda_arrived(usmb_array *a, uintptr_t stream)
+int usmb_cuda_arrived(usmb_array *a, uintptr_t stream)
 {
 	usmb_place *place = usmb_array_place(a);
 	usmb_array_hold(a);
 	PyThreadState *saved = usmb_py_release_gil();
 	int code = usmb_cuda_wait(place, stream);
 	usmb_py_acquire_gil(saved);
-	if (code != USMB_SYCL_OK) atomic_fetch_or_explicit(&a->cell->flags, USMB_CELL_FAILED, memory_order_relaxed);
 	usmb_array_unhold(a);
+	return usmb_wait_result(code);
 }
 
 /* Imports a tensor of CUDA. Its producer orders its work before the legacy default stream, for which the
    host waits. PyTorch orders nothing unless it is given a stream, and neither does its exchange API. */
-static PyObject *import_cuda(PyObject *x)
+static PyObject *import_cuda(PyObject *x, int64_t ordinal)
 {
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info || (is_torch(info) && check_negated(x) == -2)) return NULL;
 	PyObject *args[4] = {NULL, x, legacy_stream, our_version};
-	size_t n = 1 | PY_VECTORCALL_ARGUMENTS_OFFSET;
-	PyObject *capsule = PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kw_stream);
+	PyObject *capsule = ask_on(ordinal, args, kw_stream);
 	if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
 		PyErr_Clear();
-		capsule = PyObject_VectorcallMethod(usmb_name.__dlpack__, args + 1, n, kw_stream_only);
+		capsule = ask_on(ordinal, args, kw_stream_only);
 	}
 	if (!capsule) return NULL;
 	PyObject *a = done_with(capsule, tensor_take_capsule(capsule, 1, take_array, x));
-	if (a && ((usmb_array *)a)->cell->place) usmb_cuda_arrived((usmb_array *)a, 1);
-	return a;
+	if (!a || !((usmb_array *)a)->cell->place || usmb_cuda_arrived((usmb_array *)a, 1) == 0) return a;
+	usmb_decref_aside(a);
+	return NULL;
+}
+
+static int has_stream(int64_t type)
+{
+	return type == USMB_DL_CUDA || type == USMB_DL_CUDA_MANAGED;
+}
+
+/* The import of x failed before SYCL was open, with the exception that is set. A producer of CUDA may have refused because
+   its device was not current. */
+static PyObject *retry_cuda(PyObject *x)
+{
+	PyObject *type, *value, *trace;
+	int64_t device, id;
+	PyErr_Fetch(&type, &value, &trace);
+	device_of(x, &device, &id);
+	int retry = has_stream(device) && usmb_open_sycl() == 0 && usmb_cuda_present();
+	PyObject *a = retry ? import_cuda(x, id) : NULL;
+	if (retry || usmb_clear_exception() < 0) {
+		Py_XDECREF(type);
+		Py_XDECREF(value);
+		Py_XDECREF(trace);
+		return a;
+	}
+	PyErr_Restore(type, value, trace);
+	return NULL;
 }
 
 PyObject *usmb_import_object(PyObject *x)
@@ -1003,16 +1060,18 @@ PyObject *usmb_import_object(PyObject *x)
 	if (usmb_is_array(x)) return import_own((usmb_array *)x);
 	if (usmb_object_allowed(x) < 0) return NULL;
 	int present = usmb_cuda_present();
+	int64_t type = -2, id = -1;
 	if (__builtin_expect(present, 0)) {
-		int64_t type = device_type_of(x);
+		device_of(x, &type, &id);
 		if (type == -1 && usmb_clear_exception() < 0) return NULL; /* __dlpack__ raises the others */
-		if (type == USMB_DL_CUDA || type == USMB_DL_CUDA_MANAGED) return import_cuda(x);
+		if (has_stream(type)) return import_cuda(x, id);
 	}
 	PyObject *o = usmb_tensor_take(x, take_array, x);
+	if (!o && !present && PyErr_ExceptionMatches(PyExc_BufferError)) return retry_cuda(x);
 	if (!o || !((usmb_array *)o)->cell->place || PyCapsule_CheckExact(x)) return o;
-	/* A tensor of CUDA whose import opened SYCL: it has a stream, not a queue, and every access waits for all
+	/* A tensor of CUDA whose import opened SYCL, or of host memory: it has no queue, and every access waits for all
 	   streams. */
-	if (!present && usmb_cuda_shown(usmb_array_place((usmb_array *)o))) return o;
+	if ((!present || type == USMB_DL_CUDA_HOST) && usmb_cuda_shown(usmb_array_place((usmb_array *)o))) return o;
 	const usmb_typeinfo *info = usmb_typeinfo_of(x);
 	if (!info) {
 		Py_DECREF(o);
@@ -1041,17 +1100,23 @@ static PyObject *from_own(usmb_array *a, const usmb_where *w, int copy)
 }
 
 /* Imports a tensor of another producer as plain memory. The producer exports or copies memory that cannot be imported:
-   memory of other devices, and USM that DLPack cannot describe. argument: the copy argument. */
+   memory of other devices, and USM that DLPack cannot describe. Failed work is an error of the import, too. argument: the
+   copy argument. */
 static PyObject *from_other_on_host(PyObject *x, PyObject *argument, const usmb_where *w, int copy)
 {
 	PyObject *type, *value, *trace;
-	int64_t device = device_type_of(x);
+	int64_t device, id;
+	device_of(x, &device, &id);
 	if (device == -1) return NULL;
-	if (device != USMB_DL_CPU && device != USMB_DL_ONEAPI) return tensor_take_on_host(x, argument, take_array, x);
+	int64_t cuda = is_cuda(device) ? id : -1;
+	if (device != USMB_DL_CPU && device != USMB_DL_ONEAPI && (cuda < 0 || !usmb_cuda_present()))
+		return tensor_take_on_host(x, cuda, argument, take_array, x);
 	PyObject *a = usmb_import_object(x);
-	if (a || device == USMB_DL_CPU || !PyErr_ExceptionMatches(PyExc_Exception)) return adapted(a, w, copy);
+	if (a || device == USMB_DL_CPU || !PyErr_ExceptionMatches(PyExc_Exception) ||
+	    (cuda >= 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)))
+		return adapted(a, w, copy);
 	PyErr_Fetch(&type, &value, &trace);
-	a = tensor_take_on_host(x, argument, take_array, x);
+	a = tensor_take_on_host(x, cuda, argument, take_array, x);
 	if (!a && usmb_clear_exception() == 0) {
 		PyErr_Restore(type, value, trace);
 		return NULL;

@@ -54,8 +54,8 @@ int usmb_array_cuda_device(usmb_array *a, usmb_dl_device *out);
 int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place **out);
 usmb_cell *usmb_cuda_stand_in(int32_t ordinal);
 /* Waits for the stream on which the owner of an imported array has work, 0 for all streams, with the GIL
-   dropped. A failure stays on the memory: the next wait raises it. */
-void usmb_cuda_arrived(usmb_array *a, uintptr_t stream);
+   dropped. -1 with RuntimeError if the wait fails: the import fails too. */
+int usmb_cuda_arrived(usmb_array *a, uintptr_t stream);
 /* Allocates memory for a DLPack device; device memory for kDLOneAPI. */
 int usmb_go_alloc_for(int32_t device_type, int32_t device_id, int64_t bytes, usmb_cell **out, usmb_goerr *err);
 

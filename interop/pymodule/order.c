@@ -149,7 +149,7 @@ int usmb_cell_each_queue(usmb_cell *cell, int (*add)(void *queue, void *arg), vo
 
 /* ---- waits ---------------------------------------------------------------------------- */
 
-static int failed(int code)
+int usmb_wait_result(int code)
 {
 	if (code == USMB_SYCL_OK) return 0;
 	usmb_raise(PyExc_RuntimeError, "waiting for pending work on the array's memory: %s", usmb_sycl_strerror(code));
@@ -199,7 +199,7 @@ static int wait_for_busy(const queues *q, void *behind)
 static int failed_before(usmb_cell *cell, int what)
 {
 	if (what != KEEP) atomic_fetch_and_explicit(&cell->flags, ~(uint32_t)USMB_CELL_FAILED, memory_order_relaxed);
-	return failed(USMB_SYCL_EASYNC);
+	return usmb_wait_result(USMB_SYCL_EASYNC);
 }
 
 /* A forked child cannot wait. The work had ended before the fork, unless the wait there ran out of time. */
@@ -257,7 +257,7 @@ static int wait_for(usmb_cell *cell, PyObject *named, int what, uintptr_t stream
 	}
 	usmb_py_acquire_gil(saved);
 	free_queues(&q);
-	return before ? failed_before(cell, what) : failed(code);
+	return before ? failed_before(cell, what) : usmb_wait_result(code);
 }
 
 int usmb_cell_wait(usmb_cell *cell)
@@ -436,7 +436,7 @@ int usmb_array_end_use(usmb_array *a)
 	usmb_events events;
 	if (!usmb_cell_observed(a->cell)) return 0;
 	if (usmb_dpnp_events(usmb_cell_used(usmb_cell_record(a->cell)), &events) < 0) return -1;
-	return failed(usmb_events_finish(&events));
+	return usmb_wait_result(usmb_events_finish(&events));
 }
 
 int usmb_array_settle_queue(usmb_array *a)
@@ -449,7 +449,7 @@ int usmb_array_settle_queue(usmb_array *a)
 		PyThreadState *saved = usmb_py_release_gil();
 		int code = usmb_sycl_wait_queues(&ref, 1);
 		usmb_py_acquire_gil(saved);
-		r = failed(code);
+		r = usmb_wait_result(code);
 	}
 	Py_XDECREF(queue);
 	return r;

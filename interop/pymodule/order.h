@@ -18,6 +18,8 @@ int usmb_array_wait_for_stream(usmb_array *a, uintptr_t stream);
 /* The same as usmb_array_wait for callers whose exception the consumer may discard, as NumPy does that of the buffer protocol: a
    failure stays on the memory, and the next wait raises it again. */
 int usmb_array_wait_keeping(usmb_array *a);
+/* 0 for USMB_SYCL_OK; -1 with the RuntimeError of a wait that failed with another code. */
+int usmb_wait_result(int code);
 /* The same as usmb_array_wait for a cell that the caller retains. */
 int usmb_cell_wait(usmb_cell *cell);
 /* The function _wait_at(first, end) of the module: the same for USM at an address, if there is some. */

@@ -41,6 +41,46 @@ def later():
     return f
 
 
+@pytest.fixture
+def fail():
+    """Makes calls of a function of the driver fail."""
+    driver = ct.CDLL("libcuda.so.1")
+    if not hasattr(driver, "sim_fail"):
+        pytest.skip("the driver of CUDA cannot simulate failures")
+    yield lambda name, error, count=1: driver.sim_fail(name.encode(), 0, error, count)
+    driver.sim_fail(b"", 0, 0, 0)
+
+
+class Current:
+    """The device of CUDA that is current in the thread, None if no context is."""
+
+    def __init__(self, n):
+        self.driver = ct.CDLL("libcuda.so.1")
+        self.contexts = [ct.c_void_p() for _ in range(n)]
+        for ordinal, context in enumerate(self.contexts):
+            assert self.driver.cuDevicePrimaryCtxRetain(ct.byref(context), ordinal) == 0
+
+    def set(self, ordinal):
+        assert self.driver.cuCtxSetCurrent(None if ordinal is None else self.contexts[ordinal]) == 0
+
+    def get(self):
+        context = ct.c_void_p()
+        assert self.driver.cuCtxGetCurrent(ct.byref(context)) == 0
+        return next((i for i, c in enumerate(self.contexts) if c.value == context.value), None)
+
+    def close(self):
+        self.set(None)
+        for ordinal in range(len(self.contexts)):
+            self.driver.cuDevicePrimaryCtxRelease_v2(ordinal)
+
+
+@pytest.fixture
+def current(cuda):
+    c = Current(len(cuda))
+    yield c
+    c.close()
+
+
 def make(device, kind, value=1):
     return ub.full((64,), value, dtype="u1", device=device, usm_type=kind)
 
@@ -132,6 +172,8 @@ def test_imports_say_what_is_missing():
             return x
 
     assert ub.asarray(Copies()).tolist() == [0, 1, 2, 3]
+    with pytest.raises(TypeError, match="__cuda_array_interface__"):
+        ub.asarray(object())
 
 
 # ---- exports -------------------------------------------------------------------------
@@ -247,8 +289,10 @@ def test_import_refusals(cuda):
             with pytest.raises(BufferError, match="cannot be imported"):
                 ub.from_dlpack(o)
         assert not p.deleted
-    with pytest.raises(BufferError, match="copy"):
-        ub.from_dlpack(capi.Producer(x.ctypes.data, (16,), device=(3, 0)))
+    for o in (p := capi.Producer(x.ctypes.data, (16,), device=(3, 0)), p.capsule()):
+        with pytest.raises(BufferError, match="copy"):
+            ub.from_dlpack(o)
+    assert not p.deleted
 
 
 def test_import_interface(cuda):
@@ -275,6 +319,139 @@ def test_import_interface(cuda):
     with pytest.raises(TypeError):
         ub.asarray(Described(3))
     assert ub.asarray(Described({"shape": (0,), "typestr": "<f4", "data": (0, False), "version": 3})).shape == (0,)
+
+
+@pytest.mark.parametrize("where", ["instance", "getattr", "slots", "subclass"])
+def test_interface_of_any_attribute(cuda, where):
+    a = make(cuda[-1], "device", 3)
+
+    class Plain:
+        pass
+
+    class Proxy:
+        def __getattr__(self, name):
+            return getattr(a, name) if name == "__cuda_array_interface__" else self.__getattribute__(name)
+
+    class Slots:
+        __slots__ = ("__cuda_array_interface__",)
+
+    class Subclass(Plain):
+        __cuda_array_interface__ = property(lambda self: a.__cuda_array_interface__)
+
+    o = {"instance": Plain, "getattr": Proxy, "slots": Slots, "subclass": Subclass}[where]()
+    if where in ("instance", "slots"):
+        o.__cuda_array_interface__ = a.__cuda_array_interface__
+    b = ub.asarray(o)
+    assert b._pointer == a._pointer and b.device == cuda[-1]
+    assert ub.asarray([o, o], device="host").tolist() == [[3] * 64] * 2
+
+
+def test_interface_that_raises(cuda):
+    class Raises:
+        def __getattr__(self, name):
+            if name == "__cuda_array_interface__":
+                raise self.error
+            raise AttributeError(name)
+
+    for error in (AttributeError("no"), KeyError("no"), KeyboardInterrupt()):
+        (o := Raises()).error = error
+        with pytest.raises(TypeError if isinstance(error, AttributeError) else type(error)):
+            ub.asarray(o)
+
+
+def test_host_memory(cuda):
+    """kDLCUDAHost, whose number is always 0."""
+    for d in cuda:
+        h = make(d, "host", 4)
+        for o in (h.cuda, Producer(h), h.__dlpack__(dl_device=(3, 0)), Foreign(h)):
+            b = ub.from_dlpack(o)
+            h[0] = i = len(str(o)) % 7
+            assert (b.usm_type, b.__dlpack_device__()[0]) == ("host", 14) and b.tolist() == [i] + [4] * 63
+    assert ub.from_dlpack(capi.Producer(0x1000, (0,), dtype=(1, 8, 1), device=(3, 0))).shape == (0,)
+
+
+def test_host_memory_elsewhere(cuda):
+    h = make(cuda[-1], "host", 4)
+    for device in ("host", *cuda):
+        assert host(ub.from_dlpack(h.cuda, device=device)) == [4] * 64
+
+
+class Foreign:
+    """Gives the memory of an Array in a tensor that usmbridge did not make, as another library does."""
+
+    def __init__(self, a):
+        self.a, self.device = a, a.cuda.__dlpack_device__()
+        self.p = capi.Producer(a._pointer, (64,), dtype=(1, 8, 1), device=self.device)
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **kw):
+        if kw.get("dl_device") not in (None, self.device):
+            raise BufferError("cannot export to another device")
+        return self.p.capsule()
+
+
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+def test_to_the_host(cuda, kind):
+    """The producers of CUDA that refuse other devices, as PyTorch does, are copied as asarray copies them."""
+    for d in cuda:
+        for o in (Foreign(make(d, kind, 5)), Producer(make(d, kind, 5))):
+            assert ub.asarray(o, device="host").tolist() == ub.from_dlpack(o, device="host").tolist() == [5] * 64
+            assert ub.from_dlpack(o, device="host", copy=True).tolist() == [5] * 64
+
+
+def test_device_is_current(cuda, current):
+    """PyTorch exports tensors of the current device only."""
+
+    class Checks(Producer):
+        refuse = None
+
+        def __dlpack__(self, **kw):
+            seen.append(current.get())
+            if self.refuse:
+                current.set(None)
+                raise self.refuse
+            return super().__dlpack__(**kw)
+
+    for ordinal, d in enumerate(cuda):
+        for kind, types_ in (("device", [2]), ("shared", [2, 13])):
+            for device_type in types_:
+                a = make(d, kind)
+                for mine in (None, *range(len(cuda))):
+                    for get in (ub.from_dlpack, ub.asarray, lambda o: ub.from_dlpack(o, device="host")):
+                        for old in (False, True):
+                            seen = []
+                            current.set(mine)
+                            get(Checks(a, (device_type, ordinal), old))
+                            assert set(seen) == {ordinal}
+                    for error in (BufferError("no"), TypeError("no"), KeyboardInterrupt()):
+                        p = Checks(a, (device_type, ordinal))
+                        p.refuse = error
+                        current.set(mine)
+                        with pytest.raises(type(error)):
+                            ub.from_dlpack(p)
+                        assert current.get() == mine and set(seen) == {ordinal}
+    for bad in (len(cuda), -1, 1 << 40):
+        p = Checks(a, (2, bad))
+        p.refuse = BufferError("no")
+        current.set(0)
+        with pytest.raises(BufferError):
+            ub.from_dlpack(p)
+
+
+def test_failed_wait_at_import(cuda, fail):
+    a = make(cuda[-1], "device", 6)
+    d = {**a.__cuda_array_interface__, "stream": 5}
+    for get in (
+        lambda: ub.from_dlpack(Producer(a)), lambda: ub.from_dlpack(Foreign(a)), lambda: ub.from_dlpack(Foreign(a), device="host"),
+        lambda: ub.asarray(Foreign(a)), lambda: ub.asarray(Described(d)),
+    ):  # fmt: skip
+        fail("cuStreamSynchronize", 700)
+        with pytest.raises(RuntimeError, match="failed"):
+            get()
+        fail("", 0, 0)
+        assert host(get()) == [6] * 64
 
 
 def test_import_keeps_the_owner(cuda, dpctl):
