@@ -172,9 +172,8 @@ void usmb_cuda_count(usmb_device_table *t)
 
 		root->ordinal = -1;
 		if (!is_cuda(root)) continue;
+		/* Not its position: CUDA's number also counts devices that ONEAPI_DEVICE_SELECTOR hides. */
 		root->ordinal = usmb_gate_ordinal(root->device);
-		/* A runtime that does not say it lists the devices in CUDA's order. */
-		if (root->ordinal < 0) root->ordinal = n;
 		n++;
 	}
 	if (n > 0) usmb_gate_close_dp();
@@ -187,7 +186,7 @@ static int find_root(const usmb_device_table *t, int32_t ordinal, int32_t *root)
 	int result = USMB_SYCL_ENOCUDA;
 
 	for (i = 0; i < t->n; i++) {
-		if (!is_cuda(&t->roots[i])) continue;
+		if (!is_cuda(&t->roots[i]) || t->roots[i].ordinal < 0) continue;
 		if (ordinal < 0 || t->roots[i].ordinal == ordinal) {
 			*root = i;
 			return USMB_SYCL_OK;

@@ -120,7 +120,7 @@ int usmb_gate_device(int32_t ordinal, int (*work)(void *context, void *argument)
 /* ---- SYCL ---- */
 
 static struct usmb_dpctl real; /* the functions behind the gate */
-static _Atomic int closed;
+static _Atomic int closed;     /* until then calls pass the gate unchecked */
 static _Thread_local int lost;
 static uint64_t (*get_native)(const void *device); /* ur_native_handle_t sycl::device::getNative() const */
 
@@ -178,6 +178,7 @@ int usmb_gate_lost(void)
 		usmb_gate g; \
 		ret r; \
 \
+		if (!usmb_gated()) return real.name args; \
 		usmb_gate_enter(&g); \
 		r = real.name args; \
 		usmb_gate_leave(&g); \
@@ -191,6 +192,10 @@ RETURNING(X)
 	{ \
 		usmb_gate g; \
 \
+		if (!usmb_gated()) { \
+			real.name args; \
+			return; \
+		} \
 		usmb_gate_enter(&g); \
 		real.name args; \
 		usmb_gate_leave(&g); \
@@ -239,6 +244,7 @@ static void *alloc(void *(*f)(size_t, size_t, void *), size_t align, size_t size
 	struct alloc_call c = {f, align, size, queue, &p};
 	usmb_gate g;
 
+	if (!usmb_gated()) return f(align, size, queue);
 	usmb_gate_enter(&g);
 	if (usmb_guarded(call_alloc, &c) < 0) p = NULL;
 	lost = p == NULL && is_lost() && is_on_cuda(queue);
@@ -302,6 +308,10 @@ static int guard(int (*f)(const void *), const struct pointer_call *c)
 
 static void gate_DPCTLfree_with_context(void *p, void *context)
 {
+	if (!usmb_gated()) {
+		real.DPCTLfree_with_context(p, context);
+		return;
+	}
 	lost = guard(call_free, &(struct pointer_call){.p = p, .context = context}) < 0;
 }
 
@@ -309,6 +319,7 @@ static int gate_DPCTLUSM_GetPointerType(void *p, void *context)
 {
 	int kind = USMB_USM_FAILED;
 
+	if (!usmb_gated()) return real.DPCTLUSM_GetPointerType(p, context);
 	if (guard(call_type, &(struct pointer_call){.p = p, .context = context, .kind = &kind}) < 0)
 		return USMB_USM_FAILED;
 	return kind;
@@ -318,23 +329,13 @@ static void *gate_DPCTLUSM_GetPointerDevice(void *p, void *context)
 {
 	void *device = NULL;
 
+	if (!usmb_gated()) return real.DPCTLUSM_GetPointerDevice(p, context);
 	if (guard(call_device, &(struct pointer_call){.p = p, .context = context, .device = &device}) < 0) return NULL;
 	return device;
 }
 
 void usmb_gate_close_dp(void)
 {
-	if (usmb_gated()) return;
-	real = usmb_dp;
-#define X(ret, name, params, args) __atomic_store_n(&usmb_dp.name, gate_##name, __ATOMIC_RELEASE);
-	RETURNING(X)
-#undef X
-#define X(name, params, args) __atomic_store_n(&usmb_dp.name, gate_##name, __ATOMIC_RELEASE);
-	RETURNING_NOTHING(X)
-#undef X
-#define X(name) __atomic_store_n(&usmb_dp.name, gate_##name, __ATOMIC_RELEASE);
-	GUARDED(X)
-#undef X
 	atomic_store_explicit(&closed, 1, memory_order_release);
 }
 
@@ -345,6 +346,18 @@ void usmb_gate_bind(void *lib)
 	void *fn = dlsym(lib, "_ZNK4sycl3_V16device9getNativeEv");
 
 	memcpy(&get_native, &fn, sizeof fn);
+	real = usmb_dp;
+/* Functions that the library does not have stay NULL. */
+#define X(name) \
+	if (real.name != NULL) usmb_dp.name = gate_##name;
+#define X4(ret, name, params, args) X(name)
+#define X3(name, params, args) X(name)
+	RETURNING(X4)
+	RETURNING_NOTHING(X3)
+	GUARDED(X)
+#undef X
+#undef X3
+#undef X4
 }
 
 struct native_call {
@@ -371,6 +384,6 @@ int32_t usmb_gate_ordinal(void *device)
 	if (driver == NULL || get_native == NULL || driver->cuDeviceGetCount(&count) != 0) return -1;
 	if (usmb_guarded(call_native, &(struct native_call){device, &native}) < 0) return -1;
 	for (i = 0; i < count; i++)
-		if (driver->cuDeviceGet(&of, i) == 0 && (uint64_t)of == native) return i;
+		if (driver->cuDeviceGet(&of, i) == 0 && of == (int)native) return i;
 	return -1;
 }

@@ -23,7 +23,7 @@ typedef struct usmb_gate {
 void usmb_gate_enter(usmb_gate *g);
 void usmb_gate_leave(const usmb_gate *g);
 
-/* Puts the gate in front of the functions in usmb_dp, once. Called when the list of devices has one of CUDA. */
+/* Closes the gate: from now on calls pass it. Called when the list of devices has one of CUDA. */
 void usmb_gate_close_dp(void);
 /* Reports whether usmb_gate_close_dp was called. */
 int usmb_gated(void);
@@ -69,7 +69,8 @@ const struct usmb_cu *usmb_cu_driver(void);
 int usmb_gate_device(int32_t ordinal, int (*work)(void *context, void *argument), void *argument);
 /* Calls f(arg), of which only the lowest byte counts. Returns -1 if it threw an exception of C++. */
 int usmb_guarded(int (*f)(const void *), const void *arg);
-/* Finds the functions of C++ that the gate uses. Called before usmb_symbols_ready is set. */
+/* Puts the gate, still open, in front of the functions in usmb_dp, and finds the functions of C++ that it uses. Called
+ * before usmb_symbols_ready is set, so that no other thread reads usmb_dp meanwhile. */
 void usmb_gate_bind(void *lib);
 /* CUDA's number of a SYCL device of the CUDA backend, -1 if it is not known. */
 int32_t usmb_gate_ordinal(void *device);
