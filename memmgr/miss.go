@@ -10,6 +10,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/block"
 	"github.com/usmbridge/usmbridge/memmgr/internal/heap"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/memmgr/internal/sysmem"
 )
@@ -93,9 +94,9 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		return Buffer{}, p.closedError()
 	}
 	c := p.findNow(w)
-	if c == nil && p.pending.UnsettledBytes() >= uint64(w.least)*unit { // before the pool grows
+	if c == nil && p.pending.UnsettledBytes(p.cudaSlack()) >= uint64(w.least)*unit { // before the pool grows
 		p.mu.Unlock()
-		_ = p.pending.SettleSoon(cmp.Or(w.r.Context, context.Background()))
+		_ = p.pending.SettleSoon(cmp.Or(w.r.Context, context.Background()), p.cudaSlack())
 		p.mu.Lock()
 		c = p.findNow(w)
 	}
@@ -124,6 +125,15 @@ func (p *Pool) miss(w *want) (Buffer, error) {
 		p.account.Slow.Add(now()-since, stands)
 	}
 	return b, nil
+}
+
+// cudaSlack returns the bytes of memory that libraries of CUDA were shown and that may wait while the pool grows.
+func (p *Pool) cudaSlack() uint64 {
+	const part = 16 // of the device's memory
+	if d := p.deviceSized; d != nil && d.DeviceTotal() != 0 {
+		return d.DeviceTotal() / part
+	}
+	return pending.CUDASlack
 }
 
 // search serves a request that found no block at hand: from the caches and from a new segment ([Pool.extend]), and

@@ -15,6 +15,7 @@ import (
 	"github.com/usmbridge/usmbridge/memmgr/internal/account"
 	"github.com/usmbridge/usmbridge/memmgr/internal/dropped"
 	"github.com/usmbridge/usmbridge/memmgr/internal/order"
+	"github.com/usmbridge/usmbridge/memmgr/internal/pending"
 	"github.com/usmbridge/usmbridge/memmgr/internal/stacks"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -160,7 +161,7 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 	if r = present(r); !reflect.ValueOf(r).Comparable() {
 		return Buffer{}, opError("New", ErrRequest, "a resource of type %T cannot be compared; pass a pointer to it", r)
 	}
-	keeper.frees.SettleSoon(cmp.Or(request.Context, context.Background()))
+	keeper.frees.SettleSoon(cmp.Or(request.Context, context.Background()), pending.CUDASlack)
 	block, err := r.Allocate(request)
 	if errors.Is(err, ErrOutOfMemory) && keeper.frees.Unsettled() && settleFrees(request.Context) {
 		block, err = r.Allocate(request)

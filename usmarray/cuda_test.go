@@ -84,9 +84,11 @@ func TestCUDAOrder(t *testing.T) {
 	}
 }
 
-// reused allocates arrays until one has the memory at an address, which waits for work.
+// reused allocates arrays until one has the memory at an address, which waits for work. A request for so little does not
+// wait for it, but Flush does.
 func reused(t *testing.T, q *syclobj.Queue, kind syclobj.USMKind, address uintptr) (b *Array) {
 	require.Eventually(t, func() bool {
+		memmgr.Flush()
 		b = onCUDA(t, q, kind, 5)
 		if cells.Of(b.Buffer()).Address == address {
 			return true

@@ -23,6 +23,7 @@ def current():
     c = ct.c_void_p(); cu.cuCtxGetCurrent(ct.byref(c))
     return next((d for d in range(2) if c.value == CONTEXTS[d].value), -1)
 def full(d, kind, value=1, n=64): return ub.full((n,), value, dtype="u1", device=f"cuda:gpu:{d}", usm_type=kind)
+def empty(n, kind="device"): return ub.empty(n, dtype="u1", device="cuda:gpu:0", usm_type=kind)
 def hold(d, on): cu.simulated_hold(d, ct.c_void_p(0x50), on)
 def malloc(d):
     p = ct.c_ulonglong(); use(d); assert cu.cuMemAlloc_v2(ct.byref(p), ct.c_size_t(4096)) == 0; use(-1)
@@ -30,9 +31,14 @@ def malloc(d):
 def tensor(p, d): return capi.Producer(p, (64,), dtype=(1, 8, 1), device=(2, d))
 """
 
+TAIL = """
+cu.sim_with_gil.restype = ct.c_char_p
+assert cu.sim_with_gil() == b""  # no call that can wait for a device has the GIL
+"""
+
 
 def run(body):
-    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", HEAD + body], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", HEAD + body + TAIL], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
@@ -102,4 +108,71 @@ cu.sim_capture(1)
 if "{drop}" == "in": del a, t
 time.sleep(1)
 assert cu.sim_invalidated() == 0
+""")
+
+
+def test_growth_leaves_captures_alone():
+    # Memory that CUDA was shown waits; the pool grows beside it until it has a sixteenth of the device's memory.
+    run("""
+a = full(0, "device", n=90 << 20); t = a.cuda.__dlpack__(max_version=(1, 1)); p = a._pointer; del a, t
+cu.sim_capture(1)
+more = [empty(90 << 20) for _ in range(2)]
+assert cu.sim_invalidated() == 0 and p not in [b._pointer for b in more]
+cu.sim_capture(0)
+""")
+
+
+@pytest.mark.parametrize("kind", ["device", "shared"])
+def test_growth_beside_returned_memory_is_bounded(kind):
+    run(f"""
+for _ in range(30):
+    a = empty(64 << 20, "{kind}"); t = a.cuda.__dlpack__(max_version=(1, 1)); del a, t
+    time.sleep(.05)
+assert max(s["reserved_bytes.all.current"] for s in [ub.stats()]) <= 640 << 20, ub.stats()
+""")
+
+
+def test_full_device_waits_for_returned_memory():
+    run("""
+a = full(0, "device", n=90 << 20); t = a.cuda.__dlpack__(max_version=(1, 1)); del a, t
+hold(0, 1); cu.sim_fail(b"cuMemAlloc_v2", 0, 2, 1 << 30)
+threading.Thread(target=lambda: (time.sleep(.5), hold(0, 0))).start()
+begin = time.monotonic(); empty(90 << 20); assert time.monotonic() - begin > .3
+cu.sim_fail(b"", 0, 0, 0)
+""")
+
+
+def test_full_device_during_a_capture():
+    # The wait before the refusal fails, so the memory is not reused, and the error is the driver's lack of memory.
+    run("""
+a = full(0, "device", n=90 << 20); t = a.cuda.__dlpack__(max_version=(1, 1)); del a, t
+cu.sim_fail(b"cuMemAlloc_v2", 0, 2, 1 << 30); cu.sim_capture(1)
+try: empty(90 << 20)
+except MemoryError: pass
+else: raise AssertionError
+cu.sim_capture(0); empty(90 << 20); cu.sim_fail(b"", 0, 0, 0)
+""")
+
+
+@pytest.mark.parametrize("selector, ordinals", [("cuda:1", [1]), ("cuda:0", [0]), ("cuda:*", [0, 1])])
+def test_numbers_are_those_of_cuda(selector, ordinals, monkeypatch):
+    monkeypatch.setenv("ONEAPI_DEVICE_SELECTOR", "opencl:cpu;" + selector)
+    run(f"""
+arrays = [ub.full((8,), 1, device=d, usm_type="device") for d in ub.devices() if d.filter_string.startswith("cuda:")]
+assert [a.cuda.__dlpack_device__() for a in arrays] == [(2, i) for i in {ordinals}]
+for a in arrays:
+    n = ct.c_int(-1); assert cu.cuPointerGetAttribute(ct.byref(n), 9, ct.c_ulonglong(a._pointer)) == 0
+    assert a.cuda.__dlpack_device__() == (2, n.value)
+""")
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_managed_memory_waits_for_its_own_device(other):
+    # docs/gpu.md: work of the other GPU on managed memory is the user's to wait for.
+    run(f"""
+a = full(0, "shared"); t = a.cuda.__dlpack__(max_version=(1, 1)); hold({other}, 1)
+threading.Thread(target=lambda: (time.sleep(.5), hold({other}, 0))).start()
+begin = time.monotonic(); a.tolist(); waited = time.monotonic() - begin
+assert (waited > .3) == ({other} == 0), waited
+time.sleep(.6)
 """)

@@ -151,10 +151,10 @@ func (f *Frees) Settle() (failed error) {
 }
 
 // SettleSoon settles the sets for a request that can get other memory: see [Set.SettleSoon].
-func (f *Frees) SettleSoon(ctx context.Context) {
+func (f *Frees) SettleSoon(ctx context.Context, slack uint64) {
 	for _, s := range f.all() {
 		if s.Set.Unsettled() {
-			_ = s.Set.SettleSoon(ctx)
+			_ = s.Set.SettleSoon(ctx, slack)
 		}
 	}
 }

@@ -40,6 +40,7 @@ type Set struct {
 	settling      atomic.Int32 // blocks in calls of Settle
 	unsettled     atomic.Int32 // onCUDA, and returned and refused blocks for Settle; it is read without mu
 	returnedBytes uint64       // of the four
+	cudaBytes     uint64       // of onCUDA
 
 	oneSettles sync.Mutex  // held by Settle, before mu
 	everCUDA   atomic.Bool // libraries of CUDA were shown a returned block
@@ -155,6 +156,7 @@ func (s *Set) AddReturned(c *owner.Cell) {
 	if order.ShownToCUDA(c.Place) {
 		s.everCUDA.Store(true)
 		s.onCUDA = append(s.onCUDA, c)
+		s.cudaBytes += c.Size
 		s.unsettled.Add(1)
 		return
 	}
@@ -177,10 +179,13 @@ func (s *Set) settles() bool { return !order.BarriersPend(s.sync) }
 // Unsettled reports whether there are blocks for Settle, or in a call of it. mu may be held or not.
 func (s *Set) Unsettled() bool { return s.unsettled.Load() != 0 || s.settling.Load() != 0 }
 
-// UnsettledBytes returns the bytes of these blocks, and of others whose bytes are counted with theirs.
-func (s *Set) UnsettledBytes() uint64 {
-	if !s.Unsettled() {
+// UnsettledBytes returns the bytes of the blocks that SettleSoon settles, and of others whose bytes are counted with theirs.
+func (s *Set) UnsettledBytes(slack uint64) uint64 {
+	switch {
+	case !s.Unsettled():
 		return 0
+	case s.cudaBytes < slack:
+		return s.returnedBytes - s.cudaBytes
 	}
 	return s.returnedBytes
 }
@@ -199,9 +204,10 @@ func (s *Set) countAgain() {
 	s.unsettled.Store(int32(len(s.onCUDA)))
 }
 
-// SettleSoon is Settle for a request that can get other memory. Work of libraries of CUDA, which can last long, delays
-// it for a moment only; then Settle goes on in a goroutine, at most one. mu is not held.
-func (s *Set) SettleSoon(ctx context.Context) error {
+// SettleSoon is Settle for a request that can get other memory. Memory of CUDA is left out while it has less than slack
+// bytes, because the wait for its work ends each capture of a CUDA graph on the device. That work, which can last long,
+// delays the request for a moment only; then the wait goes on in a goroutine, at most one. mu is not held.
+func (s *Set) SettleSoon(ctx context.Context, slack uint64) error {
 	if s.everCUDA.Load() {
 		if s.settling.Load() != 0 {
 			return nil
@@ -210,31 +216,37 @@ func (s *Set) SettleSoon(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, cudaPatience)
 		defer cancel()
 	}
-	return order.Within(ctx, s.Settle)
+	s.mu.Lock()
+	cuda := s.cudaBytes >= slack
+	s.mu.Unlock()
+	return order.Within(ctx, func() error { return s.settle(cuda) })
 }
 
 // Settle waits for the work of other libraries on the returned blocks, and then makes them reusable or pending. Where
-// barriers may be pending, it does so for memory that libraries of CUDA were shown only. If the wait fails, the blocks are still returned. A second call waits for the
-// first one, and then for blocks that were returned meanwhile. mu is not held.
-func (s *Set) Settle() error {
+// barriers may be pending, it does so only for memory that libraries of CUDA were shown. If the wait fails, the blocks are
+// still returned. A second call waits for the first one, and then for blocks that were returned meanwhile. mu is not held.
+func (s *Set) Settle() error { return s.settle(true) }
+
+// settle is Settle, with the memory of CUDA if asked.
+func (s *Set) settle(cuda bool) error {
 	if !s.Unsettled() {
 		return nil
 	}
 	acquire := order.ReleaseLock()
 	defer acquire()
 	for {
-		if busy, err := s.trySettle(); !busy {
+		if busy, err := s.trySettle(cuda); !busy {
 			return err
 		}
 	}
 }
 
-// trySettle is Settle without a wait for computations, whose threads can wait for oneSettles. If it is busy, the
+// trySettle is settle without a wait for computations, whose threads can wait for oneSettles. If it is busy, the
 // blocks still wait for Settle.
-func (s *Set) trySettle() (busy bool, err error) {
+func (s *Set) trySettle(cuda bool) (busy bool, err error) {
 	s.oneSettles.Lock()
 	defer s.oneSettles.Unlock()
-	list := s.takeUnsettled(true)
+	list := s.takeUnsettled(cuda)
 	if len(list) == 0 {
 		return false, nil
 	}
@@ -246,6 +258,7 @@ func (s *Set) trySettle() (busy bool, err error) {
 		for _, c := range list {
 			if order.ShownToCUDA(c.Place) {
 				s.onCUDA = append(s.onCUDA, c)
+				s.cudaBytes += c.Size
 			} else {
 				s.refused = append(s.refused, c)
 			}
@@ -285,7 +298,8 @@ func (s *Set) SettleEnded() (completed int) {
 	return len(ended)
 }
 
-// takeUnsettled takes the blocks for Settle, with those of CUDA if asked, which the caller counts in settling until it has put them elsewhere. mu is not held.
+// takeUnsettled takes the blocks for settle. The caller counts them in settling until it has put them elsewhere. mu is not
+// held.
 func (s *Set) takeUnsettled(cuda bool) (list []*owner.Cell) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,7 +310,7 @@ func (s *Set) takeUnsettled(cuda bool) (list []*owner.Cell) {
 	}
 	if cuda {
 		list = append(list, s.onCUDA...)
-		s.onCUDA = nil
+		s.onCUDA, s.cudaBytes = nil, 0
 	}
 	if len(list) > 0 {
 		s.settling.Store(int32(len(list))) // first: a reader without mu sees one of the two

@@ -31,5 +31,10 @@ const (
 	sameQueueTries = 32
 )
 
-// cudaPatience is how long a request that can get other memory waits for work of CUDA.
-const cudaPatience = time.Millisecond
+const (
+	// cudaPatience is how long a request that can get other memory waits for work of CUDA.
+	cudaPatience = time.Millisecond
+	// CUDASlack is how many bytes of memory of CUDA wait before such a request waits for their work at all, if the
+	// size of the device is unknown: enough to leave captures of graphs alone, and far below the memory of a GPU.
+	CUDASlack = 256 << 20
+)

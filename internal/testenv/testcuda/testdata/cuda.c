@@ -10,6 +10,8 @@
 // Streams and events follow CUDA's rules: events record a position of a stream, the legacy default stream waits for all
 // other streams of its device and they wait for it (except streams made as non-blocking), and freeing memory waits for
 // the device.
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -453,6 +455,22 @@ int sim_invalidated(void)
 	return invalidated;
 }
 
+static const char *withGIL = ""; // guarded by mu
+
+// sim_with_gil returns the name of a function that can wait for a device and that a thread called with the lock of the
+// interpreter of Python, "" if there was none.
+const char *sim_with_gil(void)
+{
+	return withGIL;
+}
+
+static bool hasGIL(void)
+{
+	int (*check)(void);
+	*(void **)&check = dlsym(RTLD_DEFAULT, "PyGILState_Check");
+	return check && check();
+}
+
 static bool isOneOf(const char *name, const char *const *all)
 {
 	while (*all && strcmp(*all, name)) all++;
@@ -467,8 +485,14 @@ static int failure(const char *name)
 	static const char *const unsafe[] = {
 	        "cuEventQuery",   "cuEventSynchronize", "cuMemAlloc_v2", "cuMemAllocManaged",
 	        "cuMemHostAlloc", "cuMemFree_v2",       "cuMemFreeHost", NULL};
+	static const char *const waits[] = {"cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize",
+	                                    "cuMemAlloc_v2",    "cuMemAllocManaged",   "cuMemHostAlloc",
+	                                    "cuMemFree_v2",     "cuMemFreeHost",       "cuMemcpy",
+	                                    "cuMemcpyDtoH_v2",  "cuMemcpyHtoD_v2",     NULL};
 	int error = success;
+	bool locked = isOneOf(name, waits) && hasGIL();
 	pthread_mutex_lock(&mu);
+	if (locked) withGIL = name;
 	if (failingCount > 0 && (!strcmp(failingName, "*") || !strcmp(failingName, name))) {
 		if (failingSkip > 0)
 			failingSkip--;
