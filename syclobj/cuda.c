@@ -26,13 +26,13 @@ int usmb_cuda_show(usmb_place *place, int32_t *out)
 
 /* ---- order of work ---- */
 
-/* A device without an active primary context has no work. */
-static int is_active(const struct usmb_cu *cu, int32_t ordinal)
+/* A device without an active primary context has no work. One that the driver does not describe may have some. */
+static int may_work(const struct usmb_cu *cu, int32_t ordinal)
 {
 	unsigned flags;
 	int device, active = 0;
 
-	return cu->cuDeviceGet(&device, ordinal) == 0 && cu->cuDevicePrimaryCtxGetState(device, &flags, &active) == 0 &&
+	return cu->cuDeviceGet(&device, ordinal) != 0 || cu->cuDevicePrimaryCtxGetState(device, &flags, &active) != 0 ||
 	       active;
 }
 
@@ -49,7 +49,7 @@ static int on_devices(const usmb_place *place, int (*work)(void *context, void *
 	if (place->kind != USMB_USM_HOST) return usmb_gate_device(place->ordinal, work, argument);
 	if (cu == NULL || cu->cuDeviceGetCount(&count) != 0) return USMB_SYCL_EASYNC;
 	for (i = 0; i < count; i++) {
-		if (!is_active(cu, i)) continue;
+		if (!may_work(cu, i)) continue;
 		err = usmb_gate_device(i, work, argument);
 		if (result == USMB_SYCL_OK) result = err;
 	}

@@ -8,6 +8,7 @@ package testcuda
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 // Returns a function of the simulated driver, or NULL.
 static void *simulated(const char *name)
@@ -31,6 +32,47 @@ static int hold(int device, uintptr_t stream, int on)
 	return f ? f(device, (void *)stream, on) : -1;
 }
 
+static int fail(const char *name, int error, int count)
+{
+	int (*f)(const char *, int, int, int);
+	*(void **)&f = simulated("sim_fail");
+	return f ? f(name, 0, error, count) : -1;
+}
+
+static int capture(int on)
+{
+	int (*f)(int);
+	*(void **)&f = simulated("sim_capture");
+	return f ? f(on) : -1;
+}
+
+static int invalidated(void)
+{
+	int (*f)(void);
+	*(void **)&f = simulated("sim_invalidated");
+	return f ? f() : -1;
+}
+
+// The ordinal of a device that is no device means no context.
+static int setCurrent(int device)
+{
+	int (*retain)(void **, int), (*set)(void *);
+	void *context = NULL;
+	*(void **)&retain = simulated("cuDevicePrimaryCtxRetain");
+	*(void **)&set = simulated("cuCtxSetCurrent");
+	if (device >= 0 && retain(&context, device)) return -1; // the tests never release it
+	return set(context);
+}
+
+static void *current(void)
+{
+	int (*get)(void **);
+	void *context = NULL;
+	*(void **)&get = simulated("cuCtxGetCurrent");
+	get(&context);
+	return context;
+}
+
 static void finish(void)
 {
 	int (*f)(void);
@@ -41,7 +83,10 @@ static void finish(void)
 import "C"
 
 import (
+	"runtime"
+	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/testenv/testsycl"
 	"github.com/usmbridge/usmbridge/syclobj"
@@ -89,3 +134,44 @@ func Hold(t *testing.T, device int) (end func()) {
 
 // Finish waits for all work of Later.
 func Finish() { C.finish() }
+
+// Fail makes the calls of a function of the driver, "*" of each, fail with an error of CUDA until the result is called. It
+// skips the test on a real device.
+func Fail(t *testing.T, name string, code int) (end func()) {
+	t.Helper()
+	c := C.CString(name)
+	if C.fail(c, C.int(code), 1<<30) != 0 {
+		t.Skip("the driver of CUDA is not the simulated one")
+	}
+	return sync.OnceFunc(func() {
+		C.fail(c, 0, 0)
+		C.free(unsafe.Pointer(c))
+	})
+}
+
+// Capture begins a capture by another thread of a stream of each device, in the global mode. The result ends it. It skips
+// the test on a real device.
+func Capture(t *testing.T) (end func()) {
+	t.Helper()
+	if C.capture(1) != 0 {
+		t.Skip("the driver of CUDA is not the simulated one")
+	}
+	return func() { C.capture(0) }
+}
+
+// Invalidated returns how many calls have invalidated the capture that Capture began last.
+func Invalidated() int { return int(C.invalidated()) }
+
+// SetCurrent makes the primary context of a device current in the thread, none for -1, and keeps the goroutine on the
+// thread until the test ends.
+func SetCurrent(t *testing.T, device int) {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	if C.setCurrent(C.int(device)) != 0 {
+		t.Fatalf("device %d cannot be made current", device)
+	}
+}
+
+// Current returns the context that is current in the thread.
+func Current() uintptr { return uintptr(C.current()) }

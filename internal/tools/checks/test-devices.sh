@@ -5,7 +5,7 @@
 #	pocl        PoCL alone
 #	platforms   PoCL with two devices, and Intel's
 #	cuda        one simulated CUDA device
-#	cudas       two of them, beside Intel's
+#	cudas       two of them, beside Intel's; the Go tests also with a driver from before CUDA 12.5
 #
 # Without names all runs are done. Those of PoCL need the Debian packages that pocl.sh fetches; those of CUDA need
 # USMBRIDGE_UR_ADAPTERS, the directory of SYCL's CUDA adapter (docs/gpu.md). Runs that are not possible are named with
@@ -61,11 +61,11 @@ pocl_faults='TestKernelParams|TestUnalignedDriver|TestUSMResource/.*/(Concurrent
 # memory before it removes it from its set of pointers, and reads the set without a lock.
 pocl_crash='pocl_raw_ptr_set_insert\|^SIGSEGV'
 
-# simulated builds the simulated CUDA driver and selects it.
+# simulated DEVICES [FLAG] builds the simulated CUDA driver and selects it.
 simulated() {
 	[ -f "${USMBRIDGE_UR_ADAPTERS:-}/libur_adapter_cuda.so.0" ] || return 3
 	mkdir -p "$dir/driver"
-	"${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,libcuda.so.1 -o "$dir/driver/libcuda.so.1" internal/testenv/testcuda/testdata/cuda.c -lpthread &&
+	"${CC:-cc}" -shared -fPIC -O1 ${2:-} -Wl,-soname,libcuda.so.1 -o "$dir/driver/libcuda.so.1" internal/testenv/testcuda/testdata/cuda.c -lpthread &&
 		"${CC:-cc}" -shared -fPIC -O1 -Wl,-soname,libnvidia-ml.so.1 -o "$dir/driver/libnvidia-ml.so.1" internal/testenv/testcuda/testdata/nvml.c || return 1
 	export LD_LIBRARY_PATH=$dir/driver:$VIRTUAL_ENV/lib UR_ADAPTERS_SEARCH_PATH=$USMBRIDGE_UR_ADAPTERS
 	export SIMULATED_CUDA_DEVICES=$1
@@ -88,8 +88,10 @@ run() (
 		;;
 	cuda) simulated 1 || return; suites 'cuda:gpu' '^$' ;;
 	cudas)
-		simulated 2 || return
+		simulated 2 -DOLD_DRIVER || return
 		local status=0
+		gotests 'opencl:cpu;cuda:gpu' -run CUDA ./usmarray || status=1
+		simulated 2 || return
 		gotests 'opencl:cpu;cuda:gpu' -run CUDA ./usmarray || status=1
 		pytests 'opencl:cpu;cuda:gpu' test_device_pairs.py test_cuda.py test_cuda_two.py || status=1
 		return "$status"
