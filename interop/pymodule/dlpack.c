@@ -350,19 +350,40 @@ static int raise_device(usmb_array *a, const int64_t want[2], const char *why)
 	return -1;
 }
 
-/* *dev is the requested device of CUDA; -1 with BufferError if the array is not on it. */
+/* *dev is the requested device of CUDA; -1 with BufferError if the array is not on it, unless a copy is requested. */
 static int requested_cuda(usmb_array *a, const request *r, usmb_dl_device *dev)
 {
 	char why[128];
+	int32_t root;
 	if (usmb_array_allowed(a) < 0) return -1;
 	int code = usmb_array_cuda_device(a, dev);
 	if (code != USMB_SYCL_OK) return raise_device(a, r->device, usmb_sycl_strerror(code));
 	if (r->device[0] == USMB_DL_CUDA_MANAGED && usmb_array_place(a)->kind == USMB_USM_SHARED)
 		dev->type = USMB_DL_CUDA_MANAGED;
 	if (dev->type == r->device[0] && dev->id == r->device[1]) return 0;
+	if (r->copy == 1 && dev->type == r->device[0] && dev->type != USMB_DL_CUDA_HOST &&
+	    r->device[1] == (int32_t)r->device[1] && r->device[1] >= 0 &&
+	    usmb_cuda_root((int32_t)r->device[1], &root) == USMB_SYCL_OK) {
+		dev->id = (int32_t)r->device[1];
+		return 0;
+	}
 	snprintf(why, sizeof why, "this memory can be asked for as (%d, %d); to_device() copies it", dev->type,
 	         dev->id);
 	return raise_device(a, r->device, why);
+}
+
+/* Copies an array on a device of CUDA to that device or another one. */
+static PyObject *copy_on_cuda(usmb_array *a, const usmb_dl_device *dev)
+{
+	usmb_dl_device root = {USMB_DL_ONEAPI, 0}, shown;
+	if (dev->type == USMB_DL_CUDA_HOST || dev->id == usmb_array_place(a)->ordinal) return usmb_copy_to(a, NULL);
+	int code = usmb_cuda_root(dev->id, &root.id);
+	PyObject *copy = code == USMB_SYCL_OK ? usmb_copy_for(a, &root) : NULL;
+	if (code == USMB_SYCL_OK && copy) code = usmb_array_cuda_device((usmb_array *)copy, &shown);
+	if (code == USMB_SYCL_OK) return copy;
+	Py_XDECREF(copy);
+	return usmb_raise(PyExc_BufferError, "no copy on DLPack device (%d, %d): %s", dev->type, dev->id,
+	                  usmb_sycl_strerror(code));
 }
 
 /* Chooses the array to export for a request, and its device, which for CUDA is known already. *src is a new
@@ -383,7 +404,7 @@ static int choose(usmb_array *a, request *r, usmb_dl_device *dev, PyObject **src
 	int64_t type = r->device[0], id = r->device[1];
 	if (is_cuda(type)) {
 		*copied = r->copy == 1;
-		*src = *copied ? usmb_copy_to(a, NULL) : Py_NewRef(a);
+		*src = *copied ? copy_on_cuda(a, dev) : Py_NewRef(a);
 		return *src ? 0 : -1;
 	}
 	int cpu = type == USMB_DL_CPU && id == 0; /* id 0 is the only CPU, as in NumPy */

@@ -214,6 +214,22 @@ def test_devices(cuda):
                     a.__dlpack__(dl_device=other, stream=0)  # the device is checked first
 
 
+@pytest.mark.parametrize("kind, device_type", [("device", 2), ("shared", 2), ("shared", 13)])
+def test_copies_to_another_device(cuda, kind, device_type):
+    for d in cuda:
+        a = make(d, kind, 6)
+        for ordinal, to in enumerate(cuda):
+            o = types.SimpleNamespace(
+                __dlpack_device__=lambda i=ordinal: (device_type, i),
+                __dlpack__=lambda i=ordinal, **kw: a.__dlpack__(**{"dl_device": (device_type, i), "copy": True, **kw}),
+            )
+            b = ub.from_dlpack(o)
+            assert (b.device, b.usm_type, host(b)) == (to, kind, [6] * 64) and b._pointer != a._pointer
+        for bad in (len(cuda), -1, 1 << 40):
+            with pytest.raises(BufferError, match="can be asked for as"):
+                a.__dlpack__(dl_device=(device_type, bad), copy=True)
+
+
 def test_consumers(cuda):
     a, s, h = (make(cuda[-1], kind) for kind in ("device", "shared", "host"))
     for name, (_, keywords) in CONSUMERS.items():
