@@ -26,12 +26,13 @@ def cuda():
     return found
 
 
-@pytest.fixture(scope="module", autouse=True)
-def without_the_gil():
-    """No call that can wait for a device has the GIL."""
+@pytest.fixture(autouse=True)
+def without_the_gil(request):
+    """No call that can wait for a device has the GIL. Copies of dpctl have it."""
     yield
     if (driver := find_driver()) is not None:
-        assert driver.sim_with_gil() == b""
+        name = driver.sim_with_gil()
+        assert name == b"" or "dpctl" in request.fixturenames
 
 
 def find_driver():

@@ -458,10 +458,12 @@ int sim_invalidated(void)
 static const char *withGIL = ""; // guarded by mu
 
 // sim_with_gil returns the name of a function that can wait for a device and that a thread called with the lock of the
-// interpreter of Python, "" if there was none.
+// interpreter of Python since the last call of this one, "" if there was none.
 const char *sim_with_gil(void)
 {
-	return withGIL;
+	const char *name = withGIL;
+	withGIL = "";
+	return name;
 }
 
 static bool hasGIL(void)
