@@ -205,6 +205,14 @@ static int failed_before(usmb_cell *cell, int what)
 /* A forked child cannot wait. The work had ended before the fork, unless the wait there ran out of time. */
 static int wait_in_child(usmb_cell *cell)
 {
+	if (cell->place && usmb_place_is_cuda(cell->place)) {
+		usmb_raise(
+		        PyExc_RuntimeError,
+		        "usmbridge: memory of CUDA devices cannot be used in a forked process, because CUDA does not "
+		        "support fork; copy the array before the fork: a.asnumpy(), or start the process by "
+		        "multiprocessing's \"spawn\" or \"forkserver\"");
+		return -1;
+	}
 	if (!(flags_of(cell) & USMB_CELL_TORN)) return 0;
 	usmb_raise(
 	        PyExc_RuntimeError,
