@@ -449,7 +449,8 @@ int usmb_array_end_use(usmb_array *a)
 
 int usmb_array_settle_queue(usmb_array *a)
 {
-	if (usmb_go_allowed() < 0) return -1;
+	/* The queue can have tasks that dpnp did not record, and other queues have tasks in the same few threads. */
+	if (usmb_go_allowed() < 0 || usmb_dpnp_finish() < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
 	int r = queue ? 0 : -1;
