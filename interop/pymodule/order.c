@@ -205,6 +205,14 @@ static int failed_before(usmb_cell *cell, int what)
 /* A forked child cannot wait. The work had ended before the fork, unless the wait there ran out of time. */
 static int wait_in_child(usmb_cell *cell)
 {
+	if (cell->place && usmb_place_is_cuda(cell->place)) {
+		usmb_raise(
+		        PyExc_RuntimeError,
+		        "usmbridge: memory of CUDA devices cannot be used in a forked process, because CUDA does not "
+		        "support fork; copy the array before the fork: a.asnumpy(), or start the process by "
+		        "multiprocessing's \"spawn\" or \"forkserver\"");
+		return -1;
+	}
 	if (!(flags_of(cell) & USMB_CELL_TORN)) return 0;
 	usmb_raise(
 	        PyExc_RuntimeError,
@@ -441,7 +449,8 @@ int usmb_array_end_use(usmb_array *a)
 
 int usmb_array_settle_queue(usmb_array *a)
 {
-	if (usmb_go_allowed() < 0) return -1;
+	/* The queue can have tasks that dpnp did not record, and other queues have tasks in the same few threads. */
+	if (usmb_go_allowed() < 0 || usmb_dpnp_finish() < 0) return -1;
 	PyObject *queue = a->queue ? Py_NewRef(a->queue) : usmb_public_queue(a->cell->place);
 	void *ref = queue ? usmb_queue_ref(queue) : NULL;
 	int r = queue ? 0 : -1;

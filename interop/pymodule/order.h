@@ -41,7 +41,8 @@ int usmb_array_order(usmb_array *a, void *queue);
 int usmb_array_use(usmb_array *a);
 /* Ends a computation of dpnp with an array: waits for dpnp's work if the memory is observed (usmb_cell_observe). */
 int usmb_array_end_use(usmb_array *a);
-/* Waits for all work on the queue of an array in USM, before a call of dpnp that would wait for it with the GIL held. */
+/* Waits for all work on the queue of an array in USM, and for all of dpnp's, before a call of dpnp that would wait for tasks of
+   them with the GIL held. */
 int usmb_array_settle_queue(usmb_array *a);
 /* Records that the memory was exported to a consumer of any queue: it is reused only behind barriers. */
 int usmb_array_note_export(usmb_array *a);

@@ -280,16 +280,17 @@ def _usm_copy(a):
     return _dpnp.asarray(_dpnp.tensor.copy(_usm(a)), copy=False)
 
 
-# The functions of linalg that wait for no work: they return views.
+# The functions of linalg and fft that return views.
 _VIEWS = ("diagonal", "matrix_transpose")
 
 
-def _waits(place, module, name):
-    """Reports whether a function of dpnp's modules waits with the GIL held for tasks on the host, which need the GIL.
+def _waits(module, name):
+    """Reports whether a function of dpnp's modules waits with the GIL held for work that tasks on the host can delay.
 
-    Functions of fft wait for all work on the queue. On an in-order queue, all work waits for such tasks.
+    oneMKL runs functions of linalg as tasks on the host, and SYCL runs few tasks at a time: others that need the GIL
+    can be before them. Functions of fft wait for all work on the queue.
     """
-    return module == "fft" or module == "linalg" and name not in _VIEWS and place._on.is_in_order
+    return module != "" and name not in _VIEWS
 
 
 def _place_of(x, place):
@@ -386,8 +387,8 @@ def _call(place, module, name, args, kwargs):
     _bound_owners()
     try:
         with _lock:
-            if module and _waits(place, module, name):
-                # dpnp needs no such tasks for memory of its own.
+            if _waits(module, name):
+                # dpnp's tasks for memory of its own do not need the GIL.
                 return _wrapped(_computed(True, module, name, args, kwargs, _usm_copy, place._settle), place)
             return _wrapped(_computed(True, module, name, args, kwargs, _usm_dpnp if module else _usm), place)
     finally:

@@ -55,12 +55,30 @@ def steps(kind, **functions):
 steps("operator", add=lambda a: a + a, number=lambda a: 2 * a, negative=lambda a: -a, matmul=lambda a: a @ a, compare=lambda a: a < 1)
 steps("in place", add=lambda a: a.__iadd__(a), number=lambda a: a.__imul__(1.0))
 steps("reduction", sum=xp.sum, max=xp.max, mean=xp.mean, std=xp.std, any=xp.any, argmax=xp.argmax, cumulative_sum=xp.cumulative_sum)
-steps("function", sqrt=xp.sqrt, sin=xp.sin, exp=xp.exp, where=lambda a: xp.where(a > 0, a, a), clip=lambda a: xp.clip(a, 0, 1))
+steps("function", sqrt=xp.sqrt, sin=xp.sin, exp=xp.exp, where=lambda a: xp.where(a > 0, a, a), clip=lambda a: xp.clip(a, 0, 1),
+      by_numpy=lambda a: xp.acos(xp.astype(a, "complex128")), power=lambda a: xp.pow(xp.astype(a, "int32"), xp.astype(a, "int32")))
 steps("manipulation", concat=lambda a: xp.concat([a, a]), stack=lambda a: xp.stack([a, a]), roll=lambda a: xp.roll(a, 1),
       flip=xp.flip, reshape=lambda a: a.reshape(2, -1), tile=lambda a: xp.tile(a, 2))
 steps("linalg", vector_norm=lambda a: xp.linalg.vector_norm(a, axis=-1, keepdims=True), outer=lambda a: xp.linalg.outer(a[:8], a[:8]),
       qr=lambda a: xp.linalg.qr(a[:16].reshape(4, 4)), svd=lambda a: xp.linalg.svd(a[:16].reshape(4, 4)),
       solve=lambda a: xp.linalg.solve(xp.eye(4, device=a._on), a[:4]), inv=lambda a: xp.linalg.inv(xp.eye(4, device=a._on) + a[:16].reshape(4, 4)))
+
+
+def crowded(f):
+    """Returns a step that calls a function of linalg while more tasks that need the GIL are pending than SYCL runs at a time."""
+
+    def step(a):
+        m = ub.asarray(4 * np.eye(3), usm_type="shared", device=a._on)
+        for _ in range(30):
+            for _ in range(12):
+                b = a + a
+                b < a, xp.sum(b)
+            f(m)
+
+    return step
+
+
+steps("linalg", slogdet_in_a_crowd=crowded(xp.linalg.slogdet), product_in_a_crowd=crowded(lambda m: xp.linalg.vector_norm(xp.linalg.matmul(m, m))))
 steps("fft", fft=xp.fft.fft, rfft=xp.fft.rfft)
 steps("sorting", sort=xp.sort, argsort=xp.argsort, unique=xp.unique_values, searchsorted=lambda a: xp.searchsorted(a, a[:4]))
 steps("indexing", mask=lambda a: a[a > 0], index=lambda a: a[[0, 2, 1]], take=lambda a: xp.take(a, xp.asarray([1, 0], device=a._on)))

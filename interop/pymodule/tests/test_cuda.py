@@ -14,7 +14,7 @@ import pytest
 
 import capi
 import usmbridge as ub
-from conftest import soon
+from conftest import in_child, soon
 
 
 @pytest.fixture
@@ -623,3 +623,31 @@ def test_imported_memory(cuda, later):
     later(0, a, 7, stream=5)
     c = ub.asarray(Described({**a.__cuda_array_interface__, "stream": 5}))
     assert host(c)[0] == 7
+
+
+READS = {
+    "numpy": np.asarray,
+    "buffer": memoryview,
+    "list": lambda a: a.tolist(),
+    "copy": lambda a: a.asnumpy(),
+    "plain copy": host,
+    "bytes": lambda a: a.tobytes(),
+    "interface": lambda a: a.__array_interface__,
+    "dlpack": lambda a: a.__dlpack__(dl_device=(1, 0), max_version=(1, 0)),
+    "arrow": lambda a: a.__arrow_c_array__(),
+    "item": lambda a: int(a[0]),
+}
+
+
+@pytest.mark.parametrize("kind", ["device", "shared", "host"])
+@pytest.mark.parametrize("read", READS)
+def test_forked_child_reads_no_memory(cuda, kind, read):
+    a = make(cuda[0], kind)
+
+    def child():
+        repr(a)
+        with pytest.raises((RuntimeError, TypeError, BufferError, AttributeError), match="fork|host cannot read"):
+            READS[read](a)
+        return True
+
+    in_child(child)
