@@ -377,6 +377,8 @@ def test_accepted_arrays_work(device, dpctl, dpnp):
 
 
 def test_no_elements_use_no_address(device, dpnp, np):
+    if device.backend == "cuda":
+        pytest.skip("dpnp's wheels have no kernels for CUDA")
     for shape, offset in (((2, 3), -5), ((3, 0), 2), ((2, 3), 5), ((4, 2, 3), 7), ((4, 2, 3), -7)):
         x = dpnp.ones(shape)
         want = np.diagonal(np.ones(shape), offset, -2, -1).shape
@@ -384,7 +386,6 @@ def test_no_elements_use_no_address(device, dpnp, np):
                      lambda: ub.array_api.linalg.diagonal(ub.asarray(x), offset=offset), lambda: ub.asarray(x).diagonal(offset, -2, -1)):
             a = make()
             assert a.shape == want and a.size == 0 and a.tolist() == a.copy().tolist() == np.zeros(want).tolist() and repr(a)
-            assert ub.asarray(Holder(a)).shape == want
-            assert device.backend == "cuda" or (a + 1).shape == want  # dpnp's wheels have no kernels for CUDA
+            assert (a + 1).shape == want and ub.asarray(Holder(a)).shape == want
         for place in (dict(device="host"), dict(usm_type="device")):
             assert ub.array_api.linalg.diagonal(ub.zeros(shape, **place), offset=offset).shape == want
