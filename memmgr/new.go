@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"context"
 	"unsafe"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
@@ -148,6 +149,7 @@ func FromForeign(p unsafe.Pointer, size uint64, o ForeignOptions) (Buffer, error
 	if place == nil {
 		place = syclobj.HostPlace()
 	}
+	keeper.frees.Bound(context.Background())
 	c, err := owner.New(foreignCells)
 	if err != nil {
 		return Buffer{}, &OutOfMemoryError{Request: Request{Size: uintptr(size)}, Place: place, Err: err}

@@ -144,13 +144,16 @@ static int destroy(void *context, void *argument)
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream)
 {
 	struct recorded r = {.stream = PTR(stream)};
+	usmb_gate g;
 	int err;
 
 	if (!usmb_cuda_shown(place)) return USMB_SYCL_OK;
+	usmb_gate_enter_for_some(&g);
 	err = on_devices(place, record, &r);
 	if (err == USMB_SYCL_OK && r.n > 0) err = on_devices(place, order, &r);
 	/* The driver keeps the events until the streams have waited. */
 	if (r.n > 0) (void)usmb_gate_device(place->ordinal, destroy, &r);
+	usmb_gate_leave_after_some(&g);
 	return err;
 }
 
@@ -263,13 +266,16 @@ static int import_from(usmb_device_table *t, int32_t ordinal, const void *lo, co
 int usmb_cuda_import(int32_t ordinal, const void *lo, const void *hi, usmb_place **out)
 {
 	usmb_device_table *t;
+	usmb_gate g;
 	int err;
 
 	if (lo == NULL || out == NULL) return USMB_SYCL_ENULL;
 	if (hi < lo) return USMB_SYCL_EARG;
 	t = usmb_device_table_enter();
 	if (t == NULL) return USMB_SYCL_ENOLIB;
+	usmb_gate_enter_for_some(&g);
 	err = import_from(t, ordinal, lo, hi, out);
+	usmb_gate_leave_after_some(&g);
 	usmb_device_table_leave();
 	return err;
 }

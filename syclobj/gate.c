@@ -65,11 +65,17 @@ const struct usmb_cu *usmb_cu_driver(void)
 	return &cu;
 }
 
+static _Thread_local int depth; /* gates that the thread is in */
+
 void usmb_gate_enter(usmb_gate *g)
 {
-	const struct usmb_cu *driver = usmb_cu_driver();
-	int err = driver != NULL ? driver->cuCtxGetCurrent(&g->before) : CUDA_ERROR_NOT_INITIALIZED;
+	const struct usmb_cu *driver;
+	int err;
 
+	g->outermost = depth++ == 0;
+	if (!g->outermost) return;
+	driver = usmb_cu_driver();
+	err = driver != NULL ? driver->cuCtxGetCurrent(&g->before) : CUDA_ERROR_NOT_INITIALIZED;
 	g->restores = err == 0 || err == CUDA_ERROR_NOT_INITIALIZED;
 	if (err != 0) g->before = NULL;
 	g->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -79,11 +85,15 @@ void usmb_gate_enter(usmb_gate *g)
 
 void usmb_gate_leave(const usmb_gate *g)
 {
-	const struct usmb_cu *driver = usmb_cu_driver(); /* which the call may have loaded */
+	const struct usmb_cu *driver;
 	void *now = NULL;
-	int mode = g->mode;
+	int mode;
 
+	depth--;
+	if (!g->outermost) return;
+	driver = usmb_cu_driver(); /* which the call may have loaded */
 	if (driver == NULL) return;
+	mode = g->mode;
 	if (g->relaxed) (void)driver->cuThreadExchangeStreamCaptureMode(&mode);
 	if (g->restores && driver->cuCtxGetCurrent(&now) == 0 && now != g->before)
 		(void)driver->cuCtxSetCurrent(g->before);
@@ -127,6 +137,17 @@ static uint64_t (*get_native)(const void *device); /* ur_native_handle_t sycl::d
 int usmb_gated(void)
 {
 	return atomic_load_explicit(&closed, memory_order_acquire);
+}
+
+void usmb_gate_enter_for_some(usmb_gate *g)
+{
+	g->skipped = !usmb_gated();
+	if (!g->skipped) usmb_gate_enter(g);
+}
+
+void usmb_gate_leave_after_some(const usmb_gate *g)
+{
+	if (!g->skipped) usmb_gate_leave(g);
 }
 
 int usmb_gate_lost(void)

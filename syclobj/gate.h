@@ -17,11 +17,18 @@ typedef struct usmb_gate {
 	void *before; /* the current context, if restores */
 	int restores;
 	int relaxed, mode; /* the former capture mode, if relaxed */
+	int outermost;     /* the thread was in no gate; otherwise the rest is not set */
+	int skipped;       /* of usmb_gate_enter_for_some */
 } usmb_gate;
 
-/* Between them, the thread may have another current context. They do nothing in processes without CUDA's driver. */
+/* Between them, the thread may have another current context. They do nothing in processes without CUDA's driver, and
+ * inside another gate of the thread. */
 void usmb_gate_enter(usmb_gate *g);
 void usmb_gate_leave(const usmb_gate *g);
+/* The same around several calls that each pass the gate, so that the driver is called once for all. They do nothing
+ * where the gate is not closed. */
+void usmb_gate_enter_for_some(usmb_gate *g);
+void usmb_gate_leave_after_some(const usmb_gate *g);
 
 /* Closes the gate: from now on calls pass it. Called when the list of devices has one of CUDA. */
 void usmb_gate_close_dp(void);

@@ -1,6 +1,7 @@
 //go:build linux && cgo
 
 #include "cpuqueues.h"
+#include "gate.h"
 #include "symbols.h"
 #include "usmb_sycl.h"
 
@@ -226,18 +227,22 @@ static void *release_lock_for(void *event)
 int usmb_sycl_wait_event(void *event)
 {
 	void *released;
+	usmb_gate g;
+	int done;
 
 	if (event == NULL) return USMB_SYCL_OK;
 	if (!usmb_ready()) return USMB_SYCL_ENOLIB;
+	usmb_gate_enter_for_some(&g);
 	released = release_lock_for(event);
 	async_code = 0;
 	wait_dependencies(event, 0);
 	wait_one(event);
+	/* The library discards exceptions of the wait; the status shows the failure. */
+	done = usmb_sycl_event_done(event);
+	usmb_gate_leave_after_some(&g);
 	usmb_sycl_acquire_lock(released);
 	if (async_code != 0) return USMB_SYCL_EASYNC;
-	/* The library discards exceptions of the wait; the status shows the failure. */
-	if (!usmb_sycl_event_done(event)) return USMB_SYCL_EFAILED;
-	return USMB_SYCL_OK;
+	return done ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
 }
 
 int usmb_sycl_event_done(void *event)
@@ -248,7 +253,11 @@ int usmb_sycl_event_done(void *event)
 
 void usmb_sycl_events_done(void *const *events, size_t n, uint8_t *done)
 {
+	usmb_gate g;
+
+	usmb_gate_enter_for_some(&g);
 	for (size_t i = 0; i < n; i++) done[i] = (uint8_t)usmb_sycl_event_done(events[i]);
+	usmb_gate_leave_after_some(&g);
 }
 
 int usmb_sycl_event_state(void *event)
@@ -274,7 +283,11 @@ void usmb_sycl_event_delete(void *event)
 
 void usmb_sycl_events_delete(void *const *events, size_t n)
 {
+	usmb_gate g;
+
+	usmb_gate_enter_for_some(&g);
 	for (size_t i = 0; i < n; i++) usmb_sycl_event_delete(events[i]);
+	usmb_gate_leave_after_some(&g);
 }
 
 /* Reports whether an earlier one of the queues, or except, is the same as queue i. */

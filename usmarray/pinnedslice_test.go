@@ -11,7 +11,6 @@ import (
 
 	"github.com/usmbridge/usmbridge/dlpack"
 	"github.com/usmbridge/usmbridge/internal/testenv"
-	"github.com/usmbridge/usmbridge/memmgr"
 )
 
 func TestFromPinnedSlice(t *testing.T) {
@@ -55,7 +54,7 @@ func pinCollectable(t *testing.T) (a *Array, collected *atomic.Bool) {
 
 func requireCollected(t *testing.T, collected *atomic.Bool) {
 	t.Helper()
-	eventually(t, func() bool { memmgr.Flush(); runtime.GC(); return collected.Load() })
+	eventually(t, func() bool { runtime.GC(); return collected.Load() })
 }
 
 // TestFromPinnedSlicePin: the pin ends with the last reference, and not before.

@@ -511,6 +511,9 @@ static int oneapi_place(const usmb_dl_snapshot *s, usmb_place **out)
 	return -1;
 }
 
+/* The number of kDLCUDAHost is always 0: its memory is of any device. */
+enum { ORDINAL_HOST = -2 };
+
 /* Raises the reason why memory of CUDA cannot be imported. */
 static int raise_cuda(int code, int32_t ordinal, const void *address)
 {
@@ -520,7 +523,13 @@ static int raise_cuda(int code, int32_t ordinal, const void *address)
 	                            "not on it"
 	                          : usmb_sycl_strerror(code);
 	PyObject *kind = usmb_runtime_failed(code) ? PyExc_RuntimeError : PyExc_BufferError;
-	if (ordinal < 0)
+	if (ordinal == ORDINAL_HOST)
+		usmb_raise(
+		        kind,
+		        "memory of CUDA at %p on DLPack device kDLCUDAHost (3, 0) cannot be imported: %s; or ask its "
+		        "owner for a copy on the host",
+		        address, why);
+	else if (ordinal < 0)
 		usmb_raise(kind, "memory of CUDA at %p cannot be imported: %s; or ask its owner for a copy on the host",
 		           address, why);
 	else
@@ -541,10 +550,9 @@ int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place 
 	return code == USMB_SYCL_OK ? 0 : raise_cuda(code, ordinal, lo);
 }
 
-/* The number of kDLCUDAHost is always 0. */
 static int32_t ordinal_of(const usmb_dl_snapshot *s)
 {
-	return s->t.device.type == USMB_DL_CUDA_HOST ? -1 : s->t.device.id;
+	return s->t.device.type == USMB_DL_CUDA_HOST ? ORDINAL_HOST : s->t.device.id;
 }
 
 static int cuda_place(const usmb_dl_snapshot *s, usmb_place **out)

@@ -211,6 +211,10 @@ def pyarrow():
     return peer("pyarrow")
 
 
+# Memory of a device that libraries of CUDA were shown is given back by calls that wait for the device, never in the background.
+ON_CUDA = any(d.filter_string.startswith("cuda:") for d in ub.devices())
+
+
 def live(seconds=1):
     """Returns the number of referenced buffers once garbage is collected and background work is done. The
     collector finds an owner behind an Array only after the Array, so it takes several rounds; other threads
@@ -219,6 +223,8 @@ def live(seconds=1):
     while (n := ub.stats()["live_buffers.all.current"]) > live.base and time.monotonic() < end:
         if i < 5 or i % 100 == 0:
             gc.collect()
+            if ON_CUDA:
+                ub.trim()
         else:
             time.sleep(0.01)
         i += 1

@@ -254,7 +254,8 @@ def test_far_device_asks_its_owner(floats):
 
     p = Far(floats, device=(2, 0))
     a = ub.from_dlpack(p, device="host")
-    assert a.device == "host" and p.asked == [{"max_version": (1, 3), "dl_device": (1, 0), "copy": None}]
+    # With a CUDA device the memory is imported first, if that is possible.
+    assert a.device == "host" and p.asked[-1] == {"max_version": (1, 3), "dl_device": (1, 0), "copy": None}
 
 
 @pytest.mark.parametrize("device", [(-1, 0), (-(1 << 31), 0), (0, 0)])

@@ -159,6 +159,23 @@ func (f *Frees) SettleSoon(ctx context.Context, slack uint64) {
 	}
 }
 
+// Bound is SettleSoon if more than mostAwaiting pieces or mostAwaited bytes are for Settle.
+func (f *Frees) Bound(ctx context.Context) {
+	pieces, bytes := int32(0), uint64(0)
+	for _, s := range f.all() {
+		if !s.Set.Unsettled() {
+			continue
+		}
+		s.Lock()
+		pieces += s.unsettled.Load()
+		bytes += s.UnsettledBytes(0)
+		s.Unlock()
+	}
+	if pieces > mostAwaiting || bytes > mostAwaited {
+		f.SettleSoon(ctx, 0)
+	}
+}
+
 // SettleEnded frees memory on which the work of other libraries is known to have ended: see [Set.SettleEnded].
 func (f *Frees) SettleEnded() {
 	for _, s := range f.all() {

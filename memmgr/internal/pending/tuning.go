@@ -29,6 +29,10 @@ const (
 	returnedBytes  = 16 << 20
 	// sameQueueTries bounds the search for a pending block without a class. Measure: TestCompletingQueriesEachBlockAFewTimes.
 	sameQueueTries = 32
+	// Foreign memory that only Settle releases stays with its owner's consumer. An import settles it if there are more
+	// pieces or bytes. Python has the same bounds (USMB_MOST_AWAITING). Measure: nothing.
+	mostAwaiting = 64
+	mostAwaited  = 64 << 20
 )
 
 const (

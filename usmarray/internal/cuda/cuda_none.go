@@ -6,7 +6,7 @@ package cuda
 import "github.com/usmbridge/usmbridge/syclobj"
 
 // Ordinal returns syclobj.ErrNoCUDA.
-func Ordinal(*syclobj.Place, uintptr) (int32, error) { return 0, syclobj.ErrNoCUDA }
+func Ordinal(*syclobj.Place) (int32, error) { return 0, syclobj.ErrNoCUDA }
 
 // Place returns syclobj.ErrUnsupported.
 func Place(int32, uintptr, uintptr) (*syclobj.Place, error) { return nil, syclobj.ErrUnsupported }

@@ -124,6 +124,8 @@ def settled():
     for _ in range(3):
         ub.zeros(0, device="host")
     ub.stats()
+    if any(d.backend == "cuda" for d in ub.devices()):
+        ub.trim()  # memory of such devices that CUDA was shown is released by calls that wait
 
 
 @functools.cache
