@@ -95,7 +95,7 @@ int usmb_cuda_wait(const usmb_place *place, uintptr_t stream)
 	return on_devices(place, wait_for, PTR(stream));
 }
 
-/* Events of all work on some devices. */
+/* Events of all work on some devices. The driver keeps the events until the streams have waited. */
 enum { MOST_DEVICES = 64 };
 struct recorded {
 	void *stream, *events[MOST_DEVICES];
@@ -141,6 +141,16 @@ static int destroy(void *context, void *argument)
 	return 0;
 }
 
+/* All three on one device. */
+static int order_here(void *context, void *argument)
+{
+	int failed = record(context, argument);
+
+	if (failed == 0) failed = order(context, argument);
+	(void)destroy(context, argument);
+	return failed;
+}
+
 int usmb_cuda_order(const usmb_place *place, uintptr_t stream)
 {
 	struct recorded r = {.stream = PTR(stream)};
@@ -148,10 +158,10 @@ int usmb_cuda_order(const usmb_place *place, uintptr_t stream)
 	int err;
 
 	if (!usmb_cuda_shown(place)) return USMB_SYCL_OK;
+	if (place->kind != USMB_USM_HOST) return usmb_gate_device(place->ordinal, order_here, &r);
 	usmb_gate_enter_for_some(&g);
 	err = on_devices(place, record, &r);
 	if (err == USMB_SYCL_OK && r.n > 0) err = on_devices(place, order, &r);
-	/* The driver keeps the events until the streams have waited. */
 	if (r.n > 0) (void)usmb_gate_device(place->ordinal, destroy, &r);
 	usmb_gate_leave_after_some(&g);
 	return err;
