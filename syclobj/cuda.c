@@ -247,13 +247,15 @@ static int find_span(void *context, void *argument)
 /* Checks that a span is memory of one kind on the device with that ordinal. */
 static int check(void *ctx, int32_t ordinal, const struct span *s, int32_t *kind)
 {
+	int last;
+
 	*kind = usmb_dp.DPCTLUSM_GetPointerType(PTR(s->lo), ctx);
 	if (*kind < USMB_USM_DEVICE || *kind > USMB_USM_HOST) return usmb_kind_error(*kind);
 	if (s->of_lo != ordinal) return USMB_SYCL_EDEVICEID;
 	if (s->last == s->lo) return USMB_SYCL_OK;
-	if (s->of_last != ordinal || usmb_dp.DPCTLUSM_GetPointerType(PTR(s->last), ctx) != *kind)
-		return USMB_SYCL_EOVERRUN;
-	return USMB_SYCL_OK;
+	last = usmb_dp.DPCTLUSM_GetPointerType(PTR(s->last), ctx);
+	if (last == USMB_USM_FAILED) return USMB_SYCL_EASYNC;
+	return s->of_last == ordinal && last == *kind ? USMB_SYCL_OK : USMB_SYCL_EOVERRUN;
 }
 
 static int import_from(usmb_device_table *t, int32_t ordinal, const void *lo, const void *hi, usmb_place **out)

@@ -543,12 +543,14 @@ int usmb_place_intern(usmb_device_table *t, void *ctx, void *device, int32_t kin
 static int check(void *ctx, const void *lo, const void *hi, int32_t *kind)
 {
 	const char *last = (const char *)hi - 1;
+	int of_last;
 
 	*kind = usmb_dp.DPCTLUSM_GetPointerType(PTR(lo), ctx);
 	if (*kind < USMB_USM_DEVICE || *kind > USMB_USM_HOST) return usmb_kind_error(*kind);
-	if (last > (const char *)lo && usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx) != *kind)
-		return USMB_SYCL_EOVERRUN;
-	return USMB_SYCL_OK;
+	if (last <= (const char *)lo) return USMB_SYCL_OK;
+	of_last = usmb_dp.DPCTLUSM_GetPointerType(PTR(last), ctx);
+	if (of_last == USMB_USM_FAILED) return USMB_SYCL_EASYNC;
+	return of_last == *kind ? USMB_SYCL_OK : USMB_SYCL_EOVERRUN;
 }
 
 /*

@@ -37,9 +37,27 @@ assert cu.sim_with_gil() == b""  # no call that can wait for a device has the GI
 """
 
 
-def run(body):
-    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", HEAD + body + TAIL], capture_output=True, text=True, timeout=60)
+def run(body, head=HEAD):
+    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", head + body + TAIL], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("first", ["ub.devices()", "ub.from_dlpack(tensor(p, 1))", "ub.asarray(tensor(p, 1), device='host')"])
+def test_first_call_leaves_the_context(first):
+    run(f"""
+p = malloc(1)
+use(0); {first}; assert current() == 0, current()
+""", HEAD.replace("ub.devices()\n", ""))
+
+
+def test_owners_shown_to_cuda_are_bounded():
+    run("""
+taken = []
+for _ in range(300):
+    taken.append(tensor(malloc(1), 1)); b = ub.from_dlpack(taken[-1]); b.cuda.__dlpack__(); del b
+kept = sum(not p.deleted for p in taken)
+assert kept <= 70, kept
+""")
 
 
 @pytest.mark.parametrize("mine", [-1, 0, 1])
