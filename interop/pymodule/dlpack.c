@@ -544,7 +544,8 @@ static int raise_cuda(int code, int32_t ordinal, const void *address)
 int usmb_cuda_place(int32_t ordinal, const char *lo, const char *hi, usmb_place **out)
 {
 	if (usmb_go_allowed() < 0) return -1;
-	usmb_owner_settle(USMB_SETTLE_BOUND); /* owners that libraries of CUDA were shown are not dropped in the background */
+	/* Nothing drops owners that libraries of CUDA were shown in the background. */
+	usmb_owner_settle(USMB_SETTLE_BOUND);
 	int code = usmb_cuda_import(ordinal, lo, hi, out);
 	if (code == USMB_SYCL_ENOLIB)
 		code = usmb_open_sycl() == 0 ? usmb_cuda_import(ordinal, lo, hi, out) : USMB_SYCL_ENOCUDA;
