@@ -280,7 +280,7 @@ def _usm_copy(a):
     return _dpnp.asarray(_dpnp.tensor.copy(_usm(a)), copy=False)
 
 
-# The functions of linalg and fft that return views.
+# The functions of linalg that return views, and wait for nothing.
 _VIEWS = ("diagonal", "matrix_transpose")
 
 
