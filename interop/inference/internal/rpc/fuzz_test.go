@@ -97,9 +97,10 @@ func oracle(e *engine.Engine, q *pb.ModelInferRequest) (map[string][]byte, bool)
 		case t.GetContents() != nil:
 			typed = true
 			var ok bool
-			if data, ok = plain(t.GetContents(), meta.Datatype); !ok {
+			if data, ok = plain(t.GetContents(), meta.Datatype); !ok || fields(t.GetContents()) > 1 {
 				return nil, false
 			}
+		case size == 0 && len(q.GetRawInputContents()) == 0: // nothing needs to be sent
 		case len(raw) == 0:
 			return nil, false
 		default:
@@ -224,6 +225,7 @@ func FuzzRequest(f *testing.F) {
 	input := protowire.AppendBytes(append([]byte("\x0a\x01a\x12\x05INT16\x18\x02"), 0x2a), append(one, one...))
 	f.Add(append(append([]byte("\x0a\x06triple"), 0x2a, byte(len(input))), input...), uint8(1))
 	f.Add([]byte("\x0a\x08identity\x3a\x04abcd\x2a\x0b\x0a\x01x\x12\x04FP32\x18\x01"), uint8(9))
+	f.Add([]byte("\x0a\x08identity\x2a\x0c\x0a\x01x\x12\x04FP32\x1a\x01\x00"), uint8(40)) // no elements, and no contents
 	f.Add([]byte("\x2a\x0b\x0a\x01x\x12\x04FP32\x18\x01\x0a\x08identity\x3a\x04abcd"), uint8(9))
 	f.Fuzz(func(t *testing.T, data []byte, chunk uint8) {
 		_, got, err := take(e, data, int(chunk)+1)
