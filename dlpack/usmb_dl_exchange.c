@@ -353,14 +353,6 @@ void *usmb_dl_owner(const void *managed, int versioned, usmb_drop_fn *drop)
 	return versioned ? v->m.ctx : l->m.ctx;
 }
 
-void *usmb_dl_own_context(const void *managed, int versioned, usmb_drop_fn drop)
-{
-	usmb_drop_fn found;
-	void *ctx = usmb_dl_owner(managed, versioned, &found);
-
-	return found == drop ? ctx : NULL;
-}
-
 void usmb_dl_delete(void *managed, int versioned)
 {
 	if (managed == NULL) return;

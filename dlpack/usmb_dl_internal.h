@@ -92,7 +92,4 @@ int usmb_dl_parts_check(uint64_t *out_span, const usmb_dl_parts *parts, const in
 void usmb_dl_parts_explain(int code, const usmb_dl_parts *parts, const int64_t *shape, const int64_t *strides,
                            char *buf, size_t n);
 
-/* As usmb_dl_own_context, for any function: *drop is the function, NULL if there is none. */
-void *usmb_dl_owner(const void *managed, int versioned, usmb_drop_fn *drop);
-
 #endif

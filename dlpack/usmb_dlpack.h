@@ -244,9 +244,9 @@ static inline int64_t usmb_dl_whole_elements(int64_t lo, uint32_t itembits)
 /* Reports whether a managed tensor was built by usmb_dl_export of this copy of the library. */
 int usmb_dl_is_own(const void *managed, int versioned);
 
-/* Returns the context that usmb_dl_export was given for a managed tensor, if this copy of the library
- * built it with the function drop; else NULL. The tensor still holds its reference of the owner. */
-void *usmb_dl_own_context(const void *managed, int versioned, usmb_drop_fn drop);
+/* Returns the context that usmb_dl_export was given for a managed tensor, and *drop, the function, if this copy of
+ * the library built it; else NULL, and *drop is NULL. The tensor still holds its reference of the owner. */
+void *usmb_dl_owner(const void *managed, int versioned, usmb_drop_fn *drop);
 
 /*
  * Chooses the struct for a consumer's max_version. has_max 0 (None) or a lower major version: legacy,

@@ -84,10 +84,10 @@ static inline int export_array(usmb_array *a, usmb_dl_device dev, uint64_t flags
 	usmb_dl_tensor view;
 	if (usmb_array_check_aligned(a) < 0 || (dev.type != USMB_DL_CPU && usmb_go_allowed() < 0)) return -1;
 	if ((is_cuda(dev.type) ? usmb_array_note_cuda(a) : usmb_array_exported(a)) < 0) return -1;
-	int on_host = dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST;
-	if (on_host && usmb_array_lent(a) < 0) return -1;
+	int lent = (dev.type == USMB_DL_CPU || dev.type == USMB_DL_CUDA_HOST) && usmb_cell_record(a->cell)->place;
+	if (lent && usmb_array_lent(a) < 0) return -1;
 	tensor_of(a, dev, &view);
-	usmb_drop_fn drop = usmb_array_share(a, on_host);
+	usmb_drop_fn drop = usmb_array_share(a, lent);
 	int code = usmb_dl_export(&view, flags | USMB_DL_EXPORT_CHECKED, versioned, drop, a->cell, out);
 	if (__builtin_expect(code != USMB_DL_OK, 0)) {
 		drop(a->cell);
@@ -594,9 +594,9 @@ usmb_cell *usmb_cuda_stand_in(int32_t ordinal)
    are not in its memory: the consumer may have changed the tensor. */
 static usmb_cell *own_cell(void *managed, int versioned, const usmb_dl_snapshot *s)
 {
-	usmb_cell *cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop);
-	if (!cell) cell = usmb_dl_own_context(managed, versioned, usmb_cell_drop_observed);
-	if (!cell) return NULL;
+	usmb_drop_fn drop;
+	usmb_cell *cell = usmb_dl_owner(managed, versioned, &drop);
+	if (drop != usmb_cell_drop && drop != usmb_cell_drop_observed) return NULL;
 	const char *first = s->span.first;
 	return usmb_cell_covers(cell, first + s->span.lo, first + s->span.hi) ? cell : NULL;
 }
@@ -679,9 +679,11 @@ static usmb_cell *usm_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s)
 {
 	if (s->t.device.type != USMB_DL_CPU) return usm_cell(managed, versioned, s);
-	usmb_cell *own = own_cell(managed, versioned, s), *cell = managed_cell(managed, versioned, s, NULL);
+	usmb_cell *cell = managed_cell(managed, versioned, s, NULL);
+	if (!cell || !usmb_dl_is_own(managed, versioned)) return cell;
 	/* USM that Go exported as memory of the host was not lent here. */
-	if (cell && own && usmb_cell_record(own)->place) usmb_cell_alias(cell, own);
+	usmb_cell *own = own_cell(managed, versioned, s);
+	if (own && usmb_cell_record(own)->place) usmb_cell_alias(cell, own);
 	return cell;
 }
 

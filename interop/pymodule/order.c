@@ -373,14 +373,6 @@ int usmb_array_note_export(usmb_array *a)
 	return known < 0 ? -1 : 0;
 }
 
-usmb_drop_fn usmb_array_share(usmb_array *a, int on_host)
-{
-	usmb_cell_retain(a->cell);
-	if (!on_host || !usmb_cell_record(a->cell)->place) return usmb_cell_drop;
-	usmb_cell_observe(a->cell);
-	return usmb_cell_drop_observed;
-}
-
 int usmb_array_note_lent(usmb_array *a)
 {
 	if (usmb_cell_lend(a->cell) < 0) return -1;

@@ -60,7 +60,13 @@ static inline int usmb_array_lent(usmb_array *a)
 }
 /* Takes a reference of the memory for a consumer, and returns the function that drops it. on_host: the consumer reads it on
    the host, so that it observes the memory if that is USM. */
-usmb_drop_fn usmb_array_share(usmb_array *a, int on_host);
+static inline usmb_drop_fn usmb_array_share(usmb_array *a, int on_host)
+{
+	usmb_cell_retain(a->cell);
+	if (!on_host || !usmb_cell_record(a->cell)->place) return usmb_cell_drop;
+	usmb_cell_observe(a->cell);
+	return usmb_cell_drop_observed;
+}
 /* The same as usmb_array_exported for consumers of CUDA, which use no queue. */
 int usmb_array_note_cuda(usmb_array *a);
 /* Records that consumers have the address of the elements and may submit work on the memory, without

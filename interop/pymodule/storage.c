@@ -195,7 +195,7 @@ static int await_work(usmb_cell *cell)
 
 static void finish_gil(usmb_cell *cell)
 {
-	if (await_work(cell)) return;
+	if (atomic_load_explicit(&cell->flags, memory_order_relaxed) & SHOWN && await_work(cell)) return;
 	if (nested >= DEEP) {
 		usmb_cell_push(cell);
 		return;
@@ -357,6 +357,7 @@ typedef struct {
 static void *intervals;                                           /* of tsearch */
 static size_t n_intervals, swept;                                 /* entries now, and after the last sweep */
 static const char *lent_lo = (const char *)UINTPTR_MAX, *lent_hi; /* of all memory that was ever lent */
+static interval *latest; /* the one that was found or entered last, or NULL: an import asks for it several times */
 
 /* Intervals that overlap are equal. */
 static int compare_intervals(const void *a, const void *b)
@@ -372,13 +373,16 @@ static int is_dead(const interval *e)
 
 static interval *interval_in(const char *lo, const char *hi)
 {
-	interval key = {lo, hi, NULL, 0}, **found = tfind(&key, &intervals, compare_intervals);
-	return found ? *found : NULL;
+	interval key = {lo, hi, NULL, 0}, **found;
+	if (latest && compare_intervals(latest, &key) == 0) return latest;
+	found = tfind(&key, &intervals, compare_intervals);
+	return found ? (latest = *found) : NULL;
 }
 
 static void forget_interval(interval *e)
 {
 	tdelete(e, &intervals, compare_intervals);
+	if (latest == e) latest = NULL;
 	free(e);
 	n_intervals--;
 }
@@ -427,7 +431,10 @@ static usmb_cell *cell_over(char *lo, uint64_t size, usmb_place *place)
 {
 	const char *hi = lo + size;
 	for (interval *e; size > 0 && (e = interval_in(lo, hi)) != NULL; forget_interval(e)) {
-		if (!usmb_cell_try_retain(e->cell, e->generation)) continue;
+		if (!usmb_cell_try_retain(e->cell, e->generation)) {
+			if (e->lo == lo && e->hi == hi) return NULL; /* usmb_cell_enter takes the entry */
+			continue;
+		}
 		if (e->cell->place == place) {
 			widen(e, lo, hi);
 			return e->cell;
@@ -465,7 +472,7 @@ int usmb_cell_enter(usmb_cell *cell)
 		PyErr_NoMemory();
 		return -1;
 	}
-	*node = e; /* as it is; the analyser does not know that the tree owns e now */
+	*node = latest = e; /* as it is; the analyser does not know that the tree owns e now */
 	n_intervals++;
 	return 0;
 }

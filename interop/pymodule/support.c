@@ -126,10 +126,9 @@ int usmb_go_allowed(void)
 	return -1;
 }
 
-int usmb_object_allowed(PyObject *o)
+int usmb_object_allowed_in_child(PyObject *o)
 {
 	PyObject *const names[1] = {usmb_name.__sycl_usm_array_interface__};
-	if (!usmb_py_in_child()) return 0;
 	int has = usmb_type_has(o, names, 1);
 	return has > 0 ? usmb_go_allowed() : has;
 }

@@ -123,7 +123,11 @@ PyObject *usmb_raise(PyObject *kind, const char *format, ...) __attribute__((for
    forked child, where none of them runs. */
 int usmb_go_allowed(void);
 /* The same for an object of a library of SYCL, which a forked child must not ask for its memory; 0 for others. */
-int usmb_object_allowed(PyObject *o);
+int usmb_object_allowed_in_child(PyObject *o);
+static inline int usmb_object_allowed(PyObject *o)
+{
+	return __builtin_expect(usmb_py_in_child(), 0) ? usmb_object_allowed_in_child(o) : 0;
+}
 /* The attribute name of o. NULL without an exception if there is none, with one if the access
    raised anything but AttributeError. */
 PyObject *usmb_optional_attr(PyObject *o, PyObject *name);
