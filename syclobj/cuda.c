@@ -16,12 +16,19 @@ enum { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_EVENT_DISABLE_TIMING = 2, CUD
 /* The library declares its pointer functions without const. */
 #define PTR(p) ((void *)(uintptr_t)(p))
 
-int usmb_cuda_show(usmb_place *place, int32_t *out)
+int usmb_cuda_ordinal(const usmb_place *place, int32_t *out)
 {
 	if (!usmb_place_is_cuda(place) || place->ordinal < 0 || usmb_cu_driver() == NULL) return USMB_SYCL_ENOCUDA;
-	__atomic_store_n(&place->cuda, place->ordinal + 1, __ATOMIC_RELEASE);
 	*out = place->ordinal;
 	return USMB_SYCL_OK;
+}
+
+int usmb_cuda_show(usmb_place *place, int32_t *out)
+{
+	int err = usmb_cuda_ordinal(place, out);
+
+	if (err == USMB_SYCL_OK) __atomic_store_n(&place->cuda, place->ordinal + 1, __ATOMIC_RELEASE);
+	return err;
 }
 
 /* ---- order of work ---- */
@@ -62,7 +69,7 @@ void usmb_cuda_enter(int64_t ordinal, usmb_cuda_current *c)
 	const struct usmb_cu *cu = usmb_cu_driver();
 	void *context = NULL;
 
-	c->entered = 0;
+	*c = (usmb_cuda_current){.device = -1};
 	if (ordinal < 0 || ordinal > INT32_MAX || cu == NULL) return;
 	if (cu->cuDeviceGet(&c->device, (int)ordinal) != 0 || cu->cuCtxGetCurrent(&c->before) != 0) return;
 	if (cu->cuDevicePrimaryCtxRetain(&context, c->device) != 0) return;
@@ -70,11 +77,19 @@ void usmb_cuda_enter(int64_t ordinal, usmb_cuda_current *c)
 	if (!c->entered) (void)cu->cuDevicePrimaryCtxRelease_v2(c->device);
 }
 
+void usmb_cuda_save(usmb_cuda_current *c)
+{
+	const struct usmb_cu *cu = usmb_gated() ? usmb_cu_driver() : NULL;
+
+	*c = (usmb_cuda_current){.device = -1};
+	c->entered = cu != NULL && cu->cuCtxGetCurrent(&c->before) == 0;
+}
+
 void usmb_cuda_leave(const usmb_cuda_current *c)
 {
 	if (!c->entered) return;
 	(void)usmb_cu_driver()->cuCtxSetCurrent(c->before);
-	(void)usmb_cu_driver()->cuDevicePrimaryCtxRelease_v2(c->device);
+	if (c->device >= 0) (void)usmb_cu_driver()->cuDevicePrimaryCtxRelease_v2(c->device);
 }
 
 static int wait_for(void *context, void *stream)
@@ -189,7 +204,7 @@ void usmb_cuda_count(usmb_device_table *t)
 		root->ordinal = usmb_gate_ordinal(root->device);
 		n++;
 	}
-	if (n > 0) usmb_gate_close_dp();
+	if (t != NULL) usmb_gate_set(n > 0);
 	__atomic_store_n(&usmb_cuda_devices, n, __ATOMIC_RELAXED);
 }
 

@@ -130,13 +130,15 @@ int usmb_gate_device(int32_t ordinal, int (*work)(void *context, void *argument)
 /* ---- SYCL ---- */
 
 static struct usmb_dpctl real; /* the functions behind the gate */
-static _Atomic int closed;     /* until then calls pass the gate unchecked */
+/* Before the first list of devices it is unknown whether there are devices of CUDA, and asking for any may change the
+ * current context: the gate is closed. */
+static _Atomic int open_gate;
 static _Thread_local int lost;
 static uint64_t (*get_native)(const void *device); /* ur_native_handle_t sycl::device::getNative() const */
 
 int usmb_gated(void)
 {
-	return atomic_load_explicit(&closed, memory_order_acquire);
+	return !atomic_load_explicit(&open_gate, memory_order_acquire);
 }
 
 void usmb_gate_enter_for_some(usmb_gate *g)
@@ -155,9 +157,29 @@ int usmb_gate_lost(void)
 	return lost;
 }
 
-/* Functions that catch all exceptions. */
-#define RETURNING(X) \
-	X(void *, DPCTLQueue_Create, (void *c, void *d, usmb_async_handler *h, int p), (c, d, h, p)) \
+static int is_on_cuda(void *queue)
+{
+	enum { BACKEND_CUDA = 1 << 16 };
+	void *device = usmb_dp.DPCTLQueue_GetDevice(queue);
+	int backend = device != NULL ? usmb_dp.DPCTLDevice_GetBackend(device) : 0;
+
+	if (device != NULL) usmb_dp.DPCTLDevice_Delete(device);
+	return backend == BACKEND_CUDA;
+}
+
+/* The runtime does not say why a call for a queue failed. After work has failed, the driver reports that from all calls for
+ * the context, which the adapter has made current. */
+static int is_lost_on(void *queue)
+{
+	const struct usmb_cu *driver = usmb_cu_driver();
+	size_t unused, total;
+	int err = driver != NULL ? driver->cuMemGetInfo_v2(&unused, &total) : 0;
+
+	return err != 0 && err != CUDA_ERROR_OUT_OF_MEMORY && result_of(err) == USMB_SYCL_EASYNC && is_on_cuda(queue);
+}
+
+/* Functions that catch all exceptions. SUBMITTING: those that return an event. */
+#define SUBMITTING(X) \
 	X(void *, DPCTLQueue_Memcpy, (void *q, void *to, const void *from, size_t n), (q, to, from, n)) \
 	X(void *, DPCTLQueue_MemcpyWithEvents, (void *q, void *to, const void *from, size_t n, void **e, size_t ne), \
 	  (q, to, from, n, e, ne)) \
@@ -168,7 +190,9 @@ int usmb_gate_lost(void)
 	X(void *, DPCTLQueue_Fill16, (void *q, void *p, uint16_t v, size_t n), (q, p, v, n)) \
 	X(void *, DPCTLQueue_Fill32, (void *q, void *p, uint32_t v, size_t n), (q, p, v, n)) \
 	X(void *, DPCTLQueue_Fill64, (void *q, void *p, uint64_t v, size_t n), (q, p, v, n)) \
-	X(void *, DPCTLQueue_Fill128, (void *q, void *p, uint64_t *v, size_t n), (q, p, v, n)) \
+	X(void *, DPCTLQueue_Fill128, (void *q, void *p, uint64_t *v, size_t n), (q, p, v, n))
+#define RETURNING(X) \
+	X(void *, DPCTLQueue_Create, (void *c, void *d, usmb_async_handler *h, int p), (c, d, h, p)) \
 	X(int, DPCTLEvent_GetCommandExecutionStatus, (void *e), (e)) \
 	X(void *, DPCTLEvent_GetWaitList, (void *e), (e)) \
 	X(uint64_t, DPCTLEvent_GetProfilingInfoSubmit, (void *e), (e)) \
@@ -176,14 +200,44 @@ int usmb_gate_lost(void)
 	X(uint64_t, DPCTLEvent_GetProfilingInfoEnd, (void *e), (e)) \
 	X(void *, DPCTLContext_Create, (void *d, usmb_async_handler *h, int p), (d, h, p)) \
 	X(void *, DPCTLContext_CreateFromDevices, (void *v, usmb_async_handler *h, int p), (v, h, p)) \
+	X(void *, DPCTLContext_GetDevices, (void *c), (c)) \
+	X(void *, DPCTLPlatform_GetDefaultContext, (void *p), (p)) \
+	X(void *, DPCTLFilterSelector_Create, (const char *filter), (filter)) \
+	X(void *, DPCTLDeviceMgr_GetDevices, (int id), (id)) \
+	X(int, DPCTLDeviceMgr_GetPositionInDevices, (void *d, int id), (d, id)) \
+	X(void *, DPCTLDeviceMgr_GetCachedContext, (void *d), (d)) \
+	X(void *, DPCTLDevice_GetPlatform, (void *d), (d)) \
+	X(void *, DPCTLDevice_GetParentDevice, (void *d), (d)) \
+	X(int, DPCTLDevice_GetDeviceType, (void *d), (d)) \
+	X(void *, DPCTLDevice_Create, (void), ()) \
+	X(void *, DPCTLDevice_CreateFromSelector, (void *s), (s)) \
+	X(void *, DPCTLDevice_CreateSubDevicesEqually, (void *d, size_t n), (d, n)) \
+	X(void *, DPCTLDevice_CreateSubDevicesByCounts, (void *d, size_t *v, size_t n), (d, v, n)) \
+	X(void *, DPCTLDevice_CreateSubDevicesByAffinity, (void *d, int by), (d, by)) \
+	X(const char *, DPCTLDevice_GetName, (void *d), (d)) \
+	X(const char *, DPCTLDevice_GetVendor, (void *d), (d)) \
+	X(const char *, DPCTLDevice_GetDriverVersion, (void *d), (d)) \
 	X(size_t, DPCTLDevice_GetGlobalMemSize, (void *d), (d)) \
-	X(bool, DPCTLDevice_HasAspect, (void *d, int a), (d, a))
+	X(size_t, DPCTLDevice_GetMaxMemAllocSize, (void *d), (d)) \
+	X(uint32_t, DPCTLDevice_GetMaxComputeUnits, (void *d), (d)) \
+	X(uint32_t, DPCTLDevice_GetPartitionMaxSubDevices, (void *d), (d)) \
+	X(bool, DPCTLDevice_HasAspect, (void *d, int a), (d, a)) \
+	X(uint64_t, DPCTLDevice_GetLocalMemSize, (void *d), (d)) \
+	X(size_t, DPCTLDevice_GetMaxWorkGroupSize, (void *d), (d)) \
+	X(size_t *, DPCTLDevice_GetMaxWorkItemSizes3d, (void *d), (d)) \
+	X(void *, DPCTLKernelBundle_CreateFromOCLSource, (void *c, void *d, const char *s, const char *o), \
+	  (c, d, s, o)) \
+	X(void *, DPCTLKernelBundle_CreateFromSpirv, (void *c, void *d, const void *il, size_t n, const char *o), \
+	  (c, d, il, n, o)) \
+	X(void *, DPCTLKernelBundle_GetKernel, (void *b, const char *name), (b, name))
 #define RETURNING_NOTHING(X) \
 	X(DPCTLQueue_Delete, (void *q), (q)) \
 	X(DPCTLContext_Delete, (void *c), (c)) \
 	X(DPCTLEvent_WaitAndThrow, (void *e), (e)) \
 	X(DPCTLEvent_Delete, (void *e), (e)) \
-	X(DPCTLEventVector_Delete, (void *v), (v))
+	X(DPCTLEventVector_Delete, (void *v), (v)) \
+	X(DPCTLKernelBundle_Delete, (void *b), (b)) \
+	X(DPCTLKernel_Delete, (void *k), (k))
 /* Functions marked NOTHROW! in symbols.h, and the other allocations. */
 #define GUARDED(X) \
 	X(DPCTLaligned_alloc_device) \
@@ -193,7 +247,7 @@ int usmb_gate_lost(void)
 	X(DPCTLUSM_GetPointerType) \
 	X(DPCTLUSM_GetPointerDevice)
 
-#define X(ret, name, params, args) \
+#define GATED(ret, name, params, args, after) \
 	static ret gate_##name params \
 	{ \
 		usmb_gate g; \
@@ -202,10 +256,15 @@ int usmb_gate_lost(void)
 		if (!usmb_gated()) return real.name args; \
 		usmb_gate_enter(&g); \
 		r = real.name args; \
+		after; \
 		usmb_gate_leave(&g); \
 		return r; \
 	}
+#define X(ret, name, params, args) GATED(ret, name, params, args, )
 RETURNING(X)
+#undef X
+#define X(ret, name, params, args) GATED(ret, name, params, args, lost = r == NULL && is_lost_on(q))
+SUBMITTING(X)
 #undef X
 
 #define X(name, params, args) \
@@ -238,27 +297,6 @@ static int call_alloc(const void *arg)
 	return 1;
 }
 
-static int is_on_cuda(void *queue)
-{
-	enum { BACKEND_CUDA = 1 << 16 };
-	void *device = usmb_dp.DPCTLQueue_GetDevice(queue);
-	int backend = device != NULL ? usmb_dp.DPCTLDevice_GetBackend(device) : 0;
-
-	if (device != NULL) usmb_dp.DPCTLDevice_Delete(device);
-	return backend == BACKEND_CUDA;
-}
-
-/* The runtime does not say why it has no memory. After work has failed, the driver reports that from all calls for the
- * context, which the adapter has made current. */
-static int is_lost(void)
-{
-	const struct usmb_cu *driver = usmb_cu_driver();
-	size_t unused, total;
-	int err = driver != NULL ? driver->cuMemGetInfo_v2(&unused, &total) : 0;
-
-	return err != 0 && err != CUDA_ERROR_OUT_OF_MEMORY && result_of(err) == USMB_SYCL_EASYNC;
-}
-
 static void *alloc(void *(*f)(size_t, size_t, void *), size_t align, size_t size, void *queue)
 {
 	void *p = NULL;
@@ -268,7 +306,7 @@ static void *alloc(void *(*f)(size_t, size_t, void *), size_t align, size_t size
 	if (!usmb_gated()) return f(align, size, queue);
 	usmb_gate_enter(&g);
 	if (usmb_guarded(call_alloc, &c) < 0) p = NULL;
-	lost = p == NULL && is_lost() && is_on_cuda(queue);
+	lost = p == NULL && is_lost_on(queue);
 	usmb_gate_leave(&g);
 	return p;
 }
@@ -355,9 +393,9 @@ static void *gate_DPCTLUSM_GetPointerDevice(void *p, void *context)
 	return device;
 }
 
-void usmb_gate_close_dp(void)
+void usmb_gate_set(int gated)
 {
-	atomic_store_explicit(&closed, 1, memory_order_release);
+	atomic_store_explicit(&open_gate, !gated, memory_order_release);
 }
 
 /* ---- CUDA's number of a device ---- */
@@ -374,6 +412,7 @@ void usmb_gate_bind(void *lib)
 #define X4(ret, name, params, args) X(name)
 #define X3(name, params, args) X(name)
 	RETURNING(X4)
+	SUBMITTING(X4)
 	RETURNING_NOTHING(X3)
 	GUARDED(X)
 #undef X

@@ -30,12 +30,12 @@ void usmb_gate_leave(const usmb_gate *g);
 void usmb_gate_enter_for_some(usmb_gate *g);
 void usmb_gate_leave_after_some(const usmb_gate *g);
 
-/* Closes the gate: from now on calls pass it. Called when the list of devices has one of CUDA. */
-void usmb_gate_close_dp(void);
-/* Reports whether usmb_gate_close_dp was called. */
+/* Sets whether calls pass the gate, as they do at first. Called when the list of devices is known. */
+void usmb_gate_set(int gated);
 int usmb_gated(void);
 
-/* Reports whether the last allocation of this thread failed because work on the device had failed before. */
+/* Reports whether the last allocation, free, copy or fill of this thread failed because work on the device had failed
+ * before. */
 int usmb_gate_lost(void);
 
 /* What DPCTLUSM_GetPointerType returns through the gate if the runtime threw an exception. */
@@ -76,7 +76,7 @@ const struct usmb_cu *usmb_cu_driver(void);
 int usmb_gate_device(int32_t ordinal, int (*work)(void *context, void *argument), void *argument);
 /* Calls f(arg), of which only the lowest byte counts. Returns -1 if it threw an exception of C++. */
 int usmb_guarded(int (*f)(const void *), const void *arg);
-/* Puts the gate, still open, in front of the functions in usmb_dp, and finds the functions of C++ that it uses. Called
+/* Puts the gate in front of the functions in usmb_dp, and finds the functions of C++ that it uses. Called
  * before usmb_symbols_ready is set, so that no other thread reads usmb_dp meanwhile. */
 void usmb_gate_bind(void *lib);
 /* CUDA's number of a SYCL device of the CUDA backend, -1 if it is not known. */

@@ -1,6 +1,5 @@
 //go:build linux && cgo
 
-#include "gate.h"
 #include "objects.h"
 #include "symbols.h"
 #include "place.h"
@@ -19,9 +18,7 @@ void usmb_device_describe(void *device, usmb_device_info *f)
 {
 	usmb_device_table *t = usmb_device_table_enter();
 	int32_t is_subdevice;
-	usmb_gate g;
 
-	usmb_gate_enter(&g); /* SYCL asks CUDA for the properties when it is first asked */
 	f->name = usmb_dp.DPCTLDevice_GetName(device);
 	f->vendor = usmb_dp.DPCTLDevice_GetVendor(device);
 	f->driver = usmb_dp.DPCTLDevice_GetDriverVersion(device);
@@ -38,7 +35,6 @@ void usmb_device_describe(void *device, usmb_device_info *f)
 		f->root = usmb_root_of(t, device, &is_subdevice);
 		usmb_device_table_leave();
 	}
-	usmb_gate_leave(&g);
 }
 
 void usmb_device_info_free(usmb_device_info *f)
@@ -55,40 +51,27 @@ void *usmb_device_platform(void *device)
 
 void *usmb_device_default(void)
 {
-	usmb_gate g;
-	void *device;
-
-	usmb_gate_enter(&g);
-	device = usmb_dp.DPCTLDevice_Create();
-	usmb_gate_leave(&g);
-	return usmb_gave(USMB_LIVE_DEVICE, device);
+	return usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLDevice_Create());
 }
 
 int usmb_device_select(const char *filter, void **out_device)
 {
 	void *selector = usmb_dp.DPCTLFilterSelector_Create(filter);
-	usmb_gate g;
 
 	if (selector == NULL) return USMB_SYCL_EARG;
-	usmb_gate_enter(&g);
 	*out_device = usmb_gave(USMB_LIVE_DEVICE, usmb_dp.DPCTLDevice_CreateFromSelector(selector));
-	usmb_gate_leave(&g);
 	usmb_dp.DPCTLDeviceSelector_Delete(selector);
 	return *out_device != NULL ? USMB_SYCL_OK : USMB_SYCL_ENODEVICE;
 }
 
 int usmb_device_split(void *device, size_t *counts, size_t n, int domain, void **out_vector)
 {
-	usmb_gate g;
-
-	usmb_gate_enter(&g);
 	if (n == 0)
 		*out_vector = usmb_dp.DPCTLDevice_CreateSubDevicesByAffinity(device, domain);
 	else if (counts == NULL)
 		*out_vector = usmb_dp.DPCTLDevice_CreateSubDevicesEqually(device, n);
 	else
 		*out_vector = usmb_dp.DPCTLDevice_CreateSubDevicesByCounts(device, counts, n);
-	usmb_gate_leave(&g);
 	return *out_vector != NULL ? USMB_SYCL_OK : USMB_SYCL_EFAILED;
 }
 

@@ -62,7 +62,7 @@ int usmb_sycl_wait_used(uint32_t used)
 
 static int submitted(void *event, void **out_event)
 {
-	if (event == NULL) return USMB_SYCL_EFAILED;
+	if (event == NULL) return usmb_gate_lost() ? USMB_SYCL_EASYNC : USMB_SYCL_EFAILED;
 	if (out_event != NULL)
 		*out_event = usmb_gave(USMB_LIVE_EVENT, event);
 	else

@@ -153,6 +153,8 @@ int usmb_sycl_place_in(void *ctx, void *queue_or_null, const void *lo, const voi
  * consumers of SYCL do not call it: these use queues of SYCL, not streams. ENOCUDA for places on other backends.
  */
 int usmb_cuda_show(usmb_place *place, int32_t *out);
+/* The number alone, for questions before an export. */
+int usmb_cuda_ordinal(const usmb_place *place, int32_t *out);
 static inline int usmb_cuda_shown(const usmb_place *place)
 {
 	return place != NULL && __atomic_load_n(&place->cuda, __ATOMIC_RELAXED) != 0;
@@ -185,6 +187,8 @@ typedef struct {
 	int device, entered;
 } usmb_cuda_current;
 void usmb_cuda_enter(int64_t ordinal, usmb_cuda_current *c);
+/* The same without another device: around calls of other libraries for SYCL, which change the current context. */
+void usmb_cuda_save(usmb_cuda_current *c);
 void usmb_cuda_leave(const usmb_cuda_current *c);
 /* The number of devices of the CUDA backend that the open Runtime has. */
 extern int32_t usmb_cuda_devices;

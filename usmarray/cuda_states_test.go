@@ -89,9 +89,6 @@ func eachCUDACall(t *testing.T, f func(t *testing.T, name string, a *Array, call
 			pool := testenv.Must(memmgr.Default(q, kind))(t)
 			unpooled := memmgr.USM(q, kind)
 			for name, call := range cudaCalls {
-				if name == "import" && kind == syclobj.USMHost {
-					continue // FromDLPack does not take kDLCUDAHost
-				}
 				t.Run(fmt.Sprintf("%s/%v/%d", name, kind, device), func(t *testing.T) {
 					a := onCUDA(t, q, kind, 7)
 					testenv.Must(a.DLPackWith(ExportOptions{CUDA: true}))(t).Release()

@@ -19,7 +19,7 @@ import (
 // kDLCPU becomes an array of the host backend. kDLOneAPI follows dpctl's rules: the device id is the index
 // of a root device, the first and the last byte are USM of one kind in the default context of its
 // platform, and the array is on the device that the runtime returns for the pointer. READ_ONLY is kept.
-// kDLCUDA and kDLCUDAManaged need a device of SYCL's CUDA backend, which knows memory of other libraries:
+// kDLCUDA, kDLCUDAHost and kDLCUDAManaged need a device of SYCL's CUDA backend, which knows memory of other libraries:
 // FromDLPack waits for all work of CUDA on the device, because a tensor does not name its stream.
 //
 // Errors: ErrExchange, for other device types, a device index out of range, pointers that are not such
@@ -51,7 +51,7 @@ func fromDLPack(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Arr
 // fromTaken is FromDLPack for a tensor that no other goroutine can use.
 func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Array, error) {
 	span := t.Span()
-	place, err := importPlace(op, rt, t.Device(), &span)
+	place, err := importPlace(op, rt, t, &span)
 	if err != nil {
 		return nil, err
 	}
@@ -65,13 +65,14 @@ func fromTaken(op string, rt *syclobj.Runtime, t dlpack.Tensor, xpu bool) (*Arra
 }
 
 // importPlace returns the place of a tensor's memory, retained.
-func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.Span) (*syclobj.Place, error) {
+func importPlace(op string, rt *syclobj.Runtime, t dlpack.Tensor, span *dlpack.Span) (*syclobj.Place, error) {
+	d := t.Device()
 	switch d.Type {
 	case dlpack.DeviceCPU:
 		return syclobj.HostPlace(), nil
-	case dlpack.DeviceOneAPI, dlpack.DeviceCUDA, dlpack.DeviceCUDAManaged:
+	case dlpack.DeviceOneAPI, dlpack.DeviceCUDA, dlpack.DeviceCUDAHost, dlpack.DeviceCUDAManaged:
 	default:
-		return nil, opErr(op, ErrExchange, "the tensor is on %v; this library imports kDLCPU, kDLOneAPI, kDLCUDA and kDLCUDAManaged, so copy it there first", d)
+		return nil, opErr(op, ErrExchange, "the tensor is on %v; this library imports kDLCPU, kDLOneAPI and the three kinds of CUDA, so copy it there first", d)
 	}
 	if rt == nil {
 		return nil, opErr(op, ErrExchange, "the Runtime is nil; %v memory needs one from syclobj.Open", d.Type)
@@ -80,13 +81,21 @@ func importPlace(op string, rt *syclobj.Runtime, d dlpack.Device, span *dlpack.S
 		return nil, opErr(op, ErrExchange, "a %v tensor with a null pointer; even one without elements needs USM memory", d.Type)
 	}
 	first := uintptr(span.First)
-	find := rt.DLPackPlace
+	find, id := rt.DLPackPlace, d.ID
 	if isCUDA(d) {
 		find = cuda.Place
 	}
-	place, err := find(d.ID, first+uintptr(span.Lo), first+uintptr(span.Hi))
+	if d.Type == dlpack.DeviceCUDAHost { // its number is always 0
+		id = cuda.AnyDevice
+	}
+	place, err := find(id, first+uintptr(span.Lo), first+uintptr(span.Hi))
 	if err != nil {
 		return nil, opErr(op, ErrExchange, "the tensor is on %v: %w", d, err)
+	}
+	// CUDA does not tell for which device pinned memory was allocated.
+	if own := ownBuffer(t); id == cuda.AnyDevice && own.Valid() && own.Place().Kind() == syclobj.USMHost && place.Kind() == syclobj.USMHost {
+		place.Release()
+		place = own.Place().Retain()
 	}
 	return place, nil
 }
@@ -141,9 +150,9 @@ func fromTensor(op string, t dlpack.Tensor, place *syclobj.Place, span *dlpack.S
 	return a, nil
 }
 
-// ownTensor returns the memory of a tensor that this library exported, if it is at the place or the tensor shows it
-// as memory of the host; else the zero Buffer. The tensor holds a reference of it.
-func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
+// ownBuffer returns the memory of a tensor that this library exported, or the zero Buffer. The tensor holds a
+// reference of it.
+func ownBuffer(t dlpack.Tensor) memmgr.Buffer {
 	cell := t.OwnerContext(owner.DropFunc())
 	if cell == nil {
 		cell = t.OwnerContext(owner.DropObservedFunc())
@@ -151,7 +160,16 @@ func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
 	if cell == nil {
 		return memmgr.Buffer{}
 	}
-	buf := cells.Buffer(owner.CellOf(cell))
+	return cells.Buffer(owner.CellOf(cell))
+}
+
+// ownTensor returns the memory of a tensor that this library exported, if it is at the place or the tensor shows it
+// as memory of the host; else the zero Buffer. The tensor holds a reference of it.
+func ownTensor(t dlpack.Tensor, place *syclobj.Place) memmgr.Buffer {
+	buf := ownBuffer(t)
+	if !buf.Valid() {
+		return buf
+	}
 	if at := buf.Place(); at.IsHost() || at != place && !place.IsHost() {
 		return memmgr.Buffer{}
 	}

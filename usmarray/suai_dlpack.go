@@ -58,7 +58,7 @@ func tensorInterface(op string, rt *syclobj.Runtime, t dlpack.Tensor) (USMInterf
 		return USMInterface{}, nil, wrapErr(op, ErrType, err)
 	}
 	span := t.Span()
-	place, err := importPlace(op, rt, t.Device(), &span)
+	place, err := importPlace(op, rt, t, &span)
 	if err != nil {
 		return USMInterface{}, nil, err
 	}

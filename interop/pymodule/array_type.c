@@ -647,11 +647,10 @@ GETTER(sycl_context)
 
 GETTER(pointer)
 {
-	usmb_dl_device unused;
+	int32_t unused;
 	if (usmb_array_address_shown(a) < 0) return NULL;
 	/* A consumer that has the address alone may be of CUDA. */
-	if (a->cell->place && usmb_place_is_cuda(a->cell->place) && !usmb_py_in_child())
-		(void)usmb_array_cuda_device(a, &unused);
+	if (a->cell->place && !usmb_py_in_child()) (void)usmb_cuda_show(a->cell->place, &unused);
 	return PyLong_FromVoidPtr(a->first);
 }
 
@@ -738,7 +737,9 @@ static PyObject *array_end_use(PyObject *self, PyObject *unused)
 static PyObject *array_reach(PyObject *self, PyObject *unused)
 {
 	(void)unused;
-	HELD(PyObject *, NULL, usmb_array_allowed(ARRAY(self)) < 0 ? NULL : Py_NewRef(Py_None));
+	const usmb_place *place = usmb_array_place(ARRAY(self));
+	PyObject *on_cuda = place && usmb_place_is_cuda(place) ? Py_True : Py_False;
+	HELD(PyObject *, NULL, usmb_array_allowed(ARRAY(self)) < 0 ? NULL : Py_NewRef(on_cuda));
 }
 
 static PyObject *array_settle(PyObject *self, PyObject *unused)

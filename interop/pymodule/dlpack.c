@@ -39,7 +39,7 @@ int usmb_array_cuda_device(usmb_array *a, usmb_dl_device *out)
 {
 	usmb_place *place = usmb_array_place(a);
 	int32_t ordinal = 0;
-	int code = place ? usmb_cuda_show(place, &ordinal) : USMB_SYCL_ENOCUDA;
+	int code = place ? usmb_cuda_ordinal(place, &ordinal) : USMB_SYCL_ENOCUDA;
 	if (code != USMB_SYCL_OK) return code;
 	*out = place->kind == USMB_USM_HOST ? (usmb_dl_device){USMB_DL_CUDA_HOST, 0}
 	                                    : (usmb_dl_device){USMB_DL_CUDA, ordinal};

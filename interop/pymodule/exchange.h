@@ -46,8 +46,7 @@ PyObject *usmb_tensor_take(PyObject *x, usmb_take_fn take, void *ctx);
 usmb_cell *usmb_tensor_cell(void *managed, int versioned, usmb_dl_snapshot *s);
 
 /* The device under which libraries of CUDA know the array: kDLCUDA with CUDA's ordinal, or (kDLCUDAHost, 0)
-   for host USM. Returns USMB_SYCL_OK, or the reason why it has none. From then on all accesses to exported
-   memory of the same place wait for CUDA (usmb_cuda_show). */
+   for host USM. Returns USMB_SYCL_OK, or the reason why it has none. */
 int usmb_array_cuda_device(usmb_array *a, usmb_dl_device *out);
 /* The place of memory of CUDA, for usmb_cuda_import, and memory for a tensor without elements. Load SYCL if
    needed; BufferError that says what is missing. ordinal is -1 if it is unknown. */

@@ -70,6 +70,20 @@ static PyObject *py_bound_owners(PyObject *m, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
+static PyObject *py_cuda_context(PyObject *m, PyObject *const *args, Py_ssize_t n)
+{
+	usmb_cuda_current c;
+	(void)m;
+	if (n > 1) return usmb_raise(PyExc_TypeError, "_cuda_context takes at most one context");
+	usmb_cuda_save(&c);
+	if (!c.entered) Py_RETURN_NONE;
+	if (n == 0) return PyLong_FromVoidPtr(c.before);
+	c.before = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(args[0]);
+	if (PyErr_Occurred()) return NULL;
+	usmb_cuda_leave(&c);
+	Py_RETURN_NONE;
+}
+
 /* Sets the limit of the process's pools, for usmbridge.dask. */
 static PyObject *py_set_limit(PyObject *m, PyObject *bytes)
 {
@@ -131,6 +145,7 @@ static PyMethodDef functions[] = {
         {"_in_child", USMB_PY_CFUNC(py_in_child), METH_NOARGS, NULL},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, NULL},
         {"trim", USMB_PY_CFUNC(py_trim), METH_NOARGS, NULL},
+        {"_cuda_context", USMB_PY_CFUNC(py_cuda_context), METH_FASTCALL, NULL},
         {"_bound_owners", USMB_PY_CFUNC(py_bound_owners), METH_NOARGS, NULL},
         {"_share_export", USMB_PY_CFUNC(usmb_py_share_export), METH_VARARGS, NULL},
         {"_share_revoke", USMB_PY_CFUNC(usmb_py_share_revoke), METH_O, NULL},

@@ -382,7 +382,9 @@ int usmb_array_note_lent(usmb_array *a)
 
 int usmb_array_note_cuda(usmb_array *a)
 {
+	int32_t unused;
 	if (index_address(a) < 0) return -1;
+	(void)usmb_cuda_show(a->cell->place, &unused);
 	set_flags(a->cell, USMB_CELL_CUDA);
 	set_flags(usmb_cell_record(a->cell), USMB_CELL_CUDA);
 	return 0;

@@ -67,7 +67,8 @@ static inline usmb_drop_fn usmb_array_share(usmb_array *a, int on_host)
 	usmb_cell_observe(a->cell);
 	return usmb_cell_drop_observed;
 }
-/* The same as usmb_array_exported for consumers of CUDA, which use no queue. */
+/* The same as usmb_array_exported for consumers of CUDA, which use no queue. From then on all accesses to exported memory of
+   the same place wait for CUDA (usmb_cuda_show). */
 int usmb_array_note_cuda(usmb_array *a);
 /* Records that consumers have the address of the elements and may submit work on the memory, without
    reporting it, to the queue that users see for the array. */

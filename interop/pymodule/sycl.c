@@ -318,6 +318,16 @@ static PyObject *dpctl_class(const char *name)
 	return usmb_loaded_attribute("dpctl", name);
 }
 
+/* Calls a function of dpctl, which can change the current context of CUDA. */
+static PyObject *call_dpctl(PyObject *function, PyObject *argument)
+{
+	usmb_cuda_current current;
+	usmb_cuda_save(&current);
+	PyObject *r = PyObject_CallFunctionObjArgs(function, argument, NULL);
+	usmb_cuda_leave(&current);
+	return r;
+}
+
 /* The one queue that dpctl keeps for the context and device of a SyclQueue; NULL without an
    exception if dpctl has no such store. */
 static PyObject *dpctl_kept_queue(PyObject *queue)
@@ -327,7 +337,7 @@ static PyObject *dpctl_kept_queue(PyObject *queue)
 	PyObject *context = PyObject_GetAttrString(queue, "sycl_context");
 	PyObject *device = context ? PyObject_GetAttrString(queue, "sycl_device") : NULL;
 	PyObject *key = device ? PyTuple_Pack(2, context, device) : NULL;
-	PyObject *kept = key ? PyObject_CallFunctionObjArgs(get, key, NULL) : NULL;
+	PyObject *kept = key ? call_dpctl(get, key) : NULL;
 	Py_DECREF(get);
 	Py_XDECREF(context);
 	Py_XDECREF(device);
@@ -491,7 +501,7 @@ static PyObject *as_dpctl(PyObject *l)
 	PyObject *type = dpctl_class(Py_TYPE(l) == queue_type ? "SyclQueue" : "SyclContext");
 	if (!type && !PyErr_Occurred()) return l;
 	PyObject *capsule = type ? sycl_object_capsule(l, NULL) : NULL;
-	PyObject *r = capsule ? PyObject_CallFunctionObjArgs(type, capsule, NULL) : NULL;
+	PyObject *r = capsule ? call_dpctl(type, capsule) : NULL;
 	Py_XDECREF(capsule);
 	Py_XDECREF(type);
 	Py_DECREF(l);

@@ -33,7 +33,7 @@ import types
 
 from usmbridge import Array, DType, devices, empty, empty_like, from_dlpack, full, full_like, ones, ones_like, zeros, zeros_like
 from usmbridge import asarray as _asarray
-from usmbridge._native import _bound_owners, _computes_under, _described
+from usmbridge._native import _bound_owners, _computes_under, _cuda_context, _described
 from usmbridge._need import numpy
 
 __array_api_version__ = "2024.12"
@@ -233,6 +233,7 @@ def _load_dpnp():
     global _dpnp
     with _lock:
         if _dpnp is None:
+            context = _cuda_context()  # which a first use of SYCL changes
             try:
                 import dpnp
                 import dpnp.tensor
@@ -242,15 +243,19 @@ def _load_dpnp():
                 one = dpnp.tensor.ones(1, dtype="float32")
                 dpnp.tensor.sum(dpnp.tensor.add(one, one))
                 _dpnp = dpnp
+            if context is not None:
+                _cuda_context(context)
     return _dpnp
 
 
 def _by_dpnp(place):
-    """Reports whether dpnp computes for the memory of an Array. RuntimeError for USM in a forked child."""
+    """Reports whether dpnp computes for the memory of an Array: 2 on a device of CUDA. RuntimeError for USM in a forked child."""
     if place.usm_type is None:
-        return False
-    place._reach()
-    return (_dpnp or (_dpnp is None and _load_dpnp())) is not False
+        return 0
+    on_cuda = place._reach()
+    if (_dpnp or (_dpnp is None and _load_dpnp())) is False:
+        return 0
+    return 2 if on_cuda else 1
 
 
 def _usm(a):
@@ -381,17 +386,28 @@ def _wrapped(r, place):
 
 def _call(place, module, name, args, kwargs):
     """Calls a function of the library that computes at the place of an Array, and returns Arrays there."""
-    if not _by_dpnp(place):
+    by = _by_dpnp(place)
+    if not by:
         beside = place if place.usm_type is not None and "out" not in kwargs else None
         return _wrapped(_computed(False, module, name, args, kwargs, numpy.asarray), beside)
     _bound_owners()
+    context = _cuda_context() if by == 2 else None  # dpnp changes it
     try:
         with _lock:
             if _waits(module, name):
                 # dpnp's tasks for memory of its own do not need the GIL.
                 return _wrapped(_computed(True, module, name, args, kwargs, _usm_copy, place._settle), place)
             return _wrapped(_computed(True, module, name, args, kwargs, _usm_dpnp if module else _usm), place)
+    except RuntimeError as e:
+        if context is None or not str(e).startswith("Kernel "):
+            raise
+        raise RuntimeError(
+            f"{name.lstrip('_')}: dpnp has no kernels for {place.device}, a device of CUDA; compute on Array.cuda with CuPy or "
+            'PyTorch, or on usmbridge.asarray(a, device="host")'
+        ) from e
     finally:
+        if context is not None:
+            _cuda_context(context)
         _end_use(args)
         if kwargs:
             _end_use(kwargs.values())

@@ -37,17 +37,56 @@ assert cu.sim_with_gil() == b""  # no call that can wait for a device has the GI
 """
 
 
-def run(body, head=HEAD):
-    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", head + body + TAIL], capture_output=True, text=True, timeout=60)
+def run(body, head=HEAD, tail=TAIL):
+    done = subprocess.run([os.readlink("/proc/self/exe"), "-c", head + body + tail], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("first", ["ub.devices()", "ub.from_dlpack(tensor(p, 1))", "ub.asarray(tensor(p, 1), device='host')"])
-def test_first_call_leaves_the_context(first):
-    run(f"""
+@pytest.mark.parametrize("before", ["", "import dpctl", "import dpnp"])
+def test_first_calls_leave_the_context(before):
+    calls = ["devices()", "from_dlpack(tensor(p, 1))", "asarray(tensor(p, 1), device='host')", "zeros(4)", "empty(3, device='cuda:gpu:1')"]
+    if before:
+        calls = []
+    calls += [f"zeros(4, device='cuda:gpu:1', usm_type='shared'){use}" for use in (
+        "", ".sycl_queue", ".sycl_context", ".__sycl_usm_array_interface__", ".__dlpack__()", ".__dlpack__(stream='cuda:gpu:0')",
+        ".cuda.__dlpack__()")]
+    for first in calls:
+        run(f"""
+{before}
 p = malloc(1)
-use(0); {first}; assert current() == 0, current()
+use(0); ub.{first}; assert current() == 0, (current(), {first!r})
 """, HEAD.replace("ub.devices()\n", ""))
+
+
+@pytest.mark.parametrize("call", ["a + 1", "a.sum()", "a == a", "a[[1, 2]]", "a.sort()", "xp.sort(a)", "np.sin(a)", "xp.concat([a, a])"])
+def test_computations_leave_the_context_and_are_refused(call):
+    pytest.importorskip("dpnp")
+    run(f"""
+import numpy as np, usmbridge.array_api as xp
+a = full(1, "shared")
+use(0)
+try: {call}
+except RuntimeError as e: assert "has no kernels for cuda:gpu:1" in str(e), e
+else: assert "concat" in {call!r}  # which copies
+assert current() == 0, current()
+""", tail="")  # dpnp frees its memory with the GIL
+
+
+def test_questions_do_not_show_memory():
+    run("""
+a = full(1, "shared")
+def shown():
+    cu.sim_fail(b"cuCtxSynchronize", 0, 700, 1 << 30)
+    try: a[1] = 1; return False
+    except RuntimeError: return True
+    finally: cu.sim_fail(b"", 0, 0, 0)
+a._alone.cuda; hasattr(a, "cuda")
+try: a.__dlpack__(dl_device=(2, 0))
+except BufferError: pass
+assert not shown()
+a.cuda.__dlpack__()
+assert shown()
+""")
 
 
 def test_owners_shown_to_cuda_are_bounded():
@@ -84,6 +123,18 @@ cu.sim_fail(b"*", 0, 700, 1 << 30)
 try: {call}
 except Exception as e: assert not isinstance(e, MemoryError), e
 cu.sim_fail(b"", 0, 0, 0)
+""")
+
+
+@pytest.mark.parametrize("call", ["a.copy()", "a.fill(3)", "a[1:] = 5", "a[...] = b", "a.to_device('cuda:gpu:0')", "ub.asarray(a, device='host')", "full(1, 'device', n=90 << 20)"])
+def test_failed_work_is_named(call):
+    run(f"""
+a, b = full(1, "device", n=1 << 20), full(0, "device", n=1 << 20)
+cu.sim_fail(b"*", 0, 700, 1 << 30)
+try: {call}; failed = False
+except RuntimeError as e: failed = "work on the device failed" in str(e) or e
+cu.sim_fail(b"", 0, 0, 0)
+assert failed is True, failed
 """)
 
 

@@ -31,6 +31,9 @@ import (
 	"github.com/usmbridge/usmbridge/syclobj"
 )
 
+// AnyDevice stands for the device of memory whose ordinal is not known.
+const AnyDevice = -2
+
 // Ordinal prepares memory of a place for libraries of CUDA, and returns CUDA's number of its device, which may
 // differ from the positions in SYCL's lists. From then on, host accesses,
 // copies and the reuse of exported memory of the place come after all work of CUDA on the device. Errors:
@@ -44,11 +47,11 @@ func Ordinal(p *syclobj.Place) (int32, error) {
 }
 
 // Place returns the place of memory [lo, hi) that another library allocated with CUDA on the device with that
-// ordinal, retained. It waits for all work of CUDA on the device. Errors: syclobj.ErrNoCUDA if no Runtime has a
+// ordinal, or AnyDevice, retained. It waits for all work of CUDA on the device. Errors: syclobj.ErrNoCUDA if no Runtime has a
 // device of the CUDA backend, ErrDeviceID if it has not that device or the memory is not on it, ErrNotUSM,
 // ErrOverrun.
 func Place(ordinal int32, lo, hi uintptr) (*syclobj.Place, error) {
-	if ordinal < 0 {
+	if ordinal < 0 && ordinal != AnyDevice {
 		return nil, opErr("Place", syclobj.ErrArgument)
 	}
 	r := C.take(C.int32_t(ordinal), C.uintptr_t(lo), C.uintptr_t(hi))

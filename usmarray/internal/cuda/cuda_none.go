@@ -5,6 +5,9 @@ package cuda
 
 import "github.com/usmbridge/usmbridge/syclobj"
 
+// AnyDevice stands for the device of memory whose ordinal is not known.
+const AnyDevice = -2
+
 // Ordinal returns syclobj.ErrNoCUDA.
 func Ordinal(*syclobj.Place) (int32, error) { return 0, syclobj.ErrNoCUDA }
 
