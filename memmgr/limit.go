@@ -112,10 +112,14 @@ func (l *Limit) Allocate(r Request) (Block, error) {
 	if err := l.reserve(&r); err != nil {
 		return Block{}, err
 	}
-	b, err := l.from.Allocate(r)
-	if err != nil {
-		l.giveBack(uint64(r.Size))
-	}
+	got := false
+	defer func() { // also if the resource panics
+		if !got {
+			l.giveBack(uint64(r.Size))
+		}
+	}()
+	b, err := allocateFrom(l.from, r)
+	got = err == nil
 	return b, err
 }
 

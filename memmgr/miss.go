@@ -433,7 +433,7 @@ func (p *Pool) ask(w *want, size uintptr) (*owner.Cell, error) {
 	if !p.poolBelow { // a pool would wait, and block the growth of this one
 		r.Context = w.r.Context
 	}
-	b, err := p.upstream.Allocate(r)
+	b, err := allocateFrom(p.upstream, r)
 	p.account.Upstream.Add(now()-start, 1)
 	if err != nil {
 		return nil, err

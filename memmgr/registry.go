@@ -162,9 +162,9 @@ func newCellBuffer(r Resource, request Request) (Buffer, error) {
 		return Buffer{}, opError("New", ErrRequest, "a resource of type %T cannot be compared; pass a pointer to it", r)
 	}
 	keeper.frees.SettleSoon(cmp.Or(request.Context, context.Background()), pending.CUDASlack)
-	block, err := r.Allocate(request)
+	block, err := allocateFrom(r, request)
 	if errors.Is(err, ErrOutOfMemory) && keeper.frees.Unsettled() && settleFrees(request.Context) {
-		block, err = r.Allocate(request)
+		block, err = allocateFrom(r, request)
 	}
 	if err != nil {
 		return Buffer{}, err

@@ -95,8 +95,9 @@ type Block struct {
 // finds the abilities of the wrapped resource. Methods are safe for concurrent use.
 type Resource interface {
 	// Allocate returns memory for the request. It fails with an [*OpError] for an invalid
-	// request and with an [*OutOfMemoryError] when memory ran out. Without an error the
-	// address is not 0.
+	// request and with an [*OutOfMemoryError] when memory ran out. Without an error the block
+	// has an address that is aligned as asked, and at least the requested size. Pools, limits and
+	// [New] give other blocks back and fail with an [*OpError] of kind ErrRequest.
 	Allocate(Request) (Block, error)
 
 	// Free frees a block and takes over its pending event. The memory is not reused before
@@ -139,6 +140,26 @@ type Discarder interface {
 // implements it, as memtest.Simulated does. Its methods are described by
 // "go doc github.com/usmbridge/usmbridge/memmgr/internal/order.Synchronizer".
 type Synchronizer = order.Synchronizer
+
+// allocateFrom asks a resource, which may be a user's own, for memory. It gives a block that does not serve the request
+// back to the resource and returns an error.
+func allocateFrom(from Resource, r Request) (Block, error) {
+	b, err := from.Allocate(r)
+	if err != nil {
+		return Block{}, err
+	}
+	end := b.Address + r.Size
+	if b.Address == 0 || b.Address&(r.Alignment()-1) != 0 || b.Size < r.Size || end < b.Address {
+		if b.Address != 0 {
+			from.Free(b)
+		}
+		return Block{}, opError("Allocate", ErrRequest,
+			"%T, or a resource below it, returned %d bytes at %#x for %d bytes aligned to %d; correct its Allocate",
+			from, b.Size, b.Address, r.Size, r.Alignment())
+	}
+	b.Requested = max(b.Requested, r.Size) // limits subtract it in Free
+	return b, nil
+}
 
 // As returns the first value of type T among r, its upstream, and so on.
 func As[T any](r Resource) (T, bool) {

@@ -232,11 +232,15 @@ func (t *Tenant) miss(w *want) (b Buffer, err error) {
 	}
 	if c != nil {
 		b = p.handOver(c, w)
-	} else if b, err = p.miss(w); err != nil {
-		if !w.owes {
-			t.discharge(amount)
+	} else {
+		defer func() { // also if the upstream or a callback panics
+			if !b.ref.Valid() && !w.owes {
+				t.discharge(amount)
+			}
+		}()
+		if b, err = p.miss(w); err != nil {
+			return Buffer{}, err
 		}
-		return Buffer{}, err
 	}
 	c = b.ref.Cell()
 	got := p.amount(c.Requested, block.Class(c))

@@ -49,14 +49,21 @@ func (m *memory) Allocate(r memmgr.Request) (memmgr.Block, error) {
 			return memmgr.Block{}, m.refused(&r, err)
 		}
 	}
+	a, got := m.arena, false
+	defer func() { // also if the resource panics
+		if !got {
+			a.mu.Lock()
+			a.charged -= size
+			a.mu.Unlock()
+		}
+	}()
 	b, err := m.from.Allocate(r)
-	a := m.arena
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil {
-		a.charged -= size
+	if err != nil || b.Address == 0 { // package memmgr refuses a block without an address
 		return b, err
 	}
+	got = true
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	m.blocks[b.Address] = block{bytes: size, tag: r.Tag}
 	a.out.add(1, size)
 	if a.counted { // the arena has ended since
