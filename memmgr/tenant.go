@@ -3,8 +3,10 @@ package memmgr
 import (
 	"cmp"
 	"errors"
+	"iter"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/memmgr/internal/account"
@@ -47,8 +49,8 @@ type Tenant struct {
 	charged  uint64      // bytes in use, and the credit of all shards
 	tight    bool        // no shard has credit, and none gets any
 	epoch    uint32      // how often the credit was collected
-	closed   bool
-	central  front.Usage // of requests that no room counted
+	closed   atomic.Bool // changes with mu held; the fast path reads it on a shard, which Close stops afterwards
+	central  front.Usage // of requests that no room counted, and of the shards once another tenant has the number
 	ooms     int64
 	peak     int64
 	waiting  int         // requests that wait for memory; they are not charged meanwhile
@@ -84,7 +86,7 @@ func (p *Pool) NewTenant(name string, o TenantOptions) (*Tenant, error) {
 		return nil, &OpError{Op: "Pool.NewTenant", Place: p.Place(), Kind: ErrClosed}
 	}
 	taken := false
-	p.eachTenant(func(other *Tenant) { taken = taken || other.name == name && !other.isClosed() })
+	p.eachTenant(func(other *Tenant) { taken = taken || other.name == name && !other.closed.Load() })
 	if taken {
 		return nil, opError("Pool.NewTenant", ErrRequest, "the pool has an open tenant %q; close it first, or choose another name", name)
 	}
@@ -111,11 +113,17 @@ func (p *Pool) addTenant(t *Tenant) {
 		t.number = uint32(len(all))
 		all = append(all, nil)
 	}
+	old := all[t.number]
 	all[t.number] = t
 	p.tenants.Store(&all)
 	p.front.Stop()
 	defer p.front.Resume()
 	for s := range p.front.Shards() {
+		if old != nil {
+			old.mu.Lock()
+			old.central.Add(s.Shares[t.number].Usage)
+			old.mu.Unlock()
+		}
 		for int(t.number) >= len(s.Shares) {
 			s.Shares = append(s.Shares, front.Share{})
 		}
@@ -127,13 +135,22 @@ func (p *Pool) addTenant(t *Tenant) {
 func (t *Tenant) isGone() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.closed && t.charged == 0 && t.waiting == 0
+	return t.closed.Load() && t.charged == 0 && t.waiting == 0
 }
 
-func (t *Tenant) isClosed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closed
+// shares iterates over the tenant's shares of the shards. There are none once another tenant has its number. Pool.mu
+// is held.
+func (t *Tenant) shares() iter.Seq2[*front.Shard, *front.Share] {
+	return func(yield func(*front.Shard, *front.Share) bool) {
+		if t.pool.tenant(uintptr(t.number)) != t {
+			return
+		}
+		for s := range t.pool.front.Shards() {
+			if !yield(s, &s.Shares[t.number]) {
+				return
+			}
+		}
+	}
 }
 
 // tenant returns the tenant with a number.
@@ -174,7 +191,7 @@ func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	}
 	size := block.ClassBytes[k]
 	share := &s.Shares[t.number]
-	if share.Credit < size {
+	if share.Credit < size || t.closed.Load() { // the share of a closed tenant may be another one's
 		s.Leave()
 		return p.slowBuffer(request, t)
 	}
@@ -257,7 +274,7 @@ func (t *Tenant) miss(w *want) (b Buffer, err error) {
 func (t *Tenant) refill(size int64) {
 	step := max(t.step, size)
 	t.mu.Lock()
-	if t.tight || t.closed || t.roomFor(nil) < max(uint64(step), t.hard/looseShare) {
+	if t.tight || t.closed.Load() || t.roomFor(nil) < max(uint64(step), t.hard/looseShare) {
 		t.mu.Unlock()
 		return
 	}
@@ -304,8 +321,7 @@ func (t *Tenant) tighten() bool {
 	p.front.Stop()
 	defer p.front.Resume()
 	credit := int64(0)
-	for s := range p.front.Shards() {
-		share := &s.Shares[t.number]
+	for _, share := range t.shares() {
 		credit += share.Credit
 		share.Credit, share.Most, share.Epoch = 0, -1, t.epoch
 	}
@@ -330,7 +346,7 @@ func (t *Tenant) discharge(bytes int64) (waiting bool) {
 func (t *Tenant) roomChanged() {
 	if len(t.queue) > 0 {
 		t.admit()
-	} else if t.tight && !t.closed && t.waiting == 0 && t.roomFor(nil) >= t.hard/looseShare {
+	} else if t.tight && !t.closed.Load() && t.waiting == 0 && t.roomFor(nil) >= t.hard/looseShare {
 		t.tight = false
 	}
 }
@@ -374,7 +390,7 @@ func (t *Tenant) inUse() (bytes, blocks int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	bytes, blocks = int64(t.charged), int64(t.central.Allocs-t.central.Frees)
-	for s := range t.pool.front.Shards() {
+	for s := range t.shares() {
 		credit, n := s.ShareOf(t.number)
 		bytes, blocks = bytes-credit, blocks+n
 	}
@@ -420,7 +436,7 @@ func (p *Pool) eachTenant(f func(*Tenant)) {
 func (p *Pool) Tenants() []*Tenant {
 	var open []*Tenant
 	p.eachTenant(func(t *Tenant) {
-		if !t.isClosed() {
+		if !t.closed.Load() {
 			open = append(open, t)
 		}
 	})
@@ -443,12 +459,9 @@ func (t *Tenant) Stats() (s Stats) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum, bytes := t.central, int64(t.charged)
-	for s := range p.front.Shards() {
-		r := &s.Shares[t.number]
-		bytes -= r.Credit
-		sum.Allocs, sum.Frees = sum.Allocs+r.Allocs, sum.Frees+r.Frees
-		sum.Taken, sum.Given = sum.Taken+r.Taken, sum.Given+r.Given
-		sum.Asked, sum.Unasked = sum.Asked+r.Asked, sum.Unasked+r.Unasked
+	for _, share := range t.shares() {
+		bytes -= share.Credit
+		sum.Add(share.Usage)
 	}
 	t.peak = max(t.peak, bytes)
 	s.Allocation = newStat(sum.Allocs, sum.Frees, 0)

@@ -305,3 +305,57 @@ func TestRefusalsOfATenantCountOnce(t *testing.T) {
 	}
 	require.Positive(t, asked)
 }
+
+// A closed tenant serves nothing, also if another tenant has its number, and the counts of neither change.
+func TestClosedTenantWhoseNumberIsReused(t *testing.T) {
+	const size, hard = 1000, 8 << 20
+	use := func(r memmgr.Resource, n int) {
+		for range n {
+			mustNew(t, r, size).Release()
+		}
+	}
+	for name, request := range map[string]memmgr.Request{
+		"plain": {Size: size}, "with a tag": {Size: size, Tag: "of a closed tenant"}, "large": {Size: 3 << 20},
+		"with a context": {Size: size, Context: context.Background()},
+	} {
+		_, p := simulatedPool(t)
+		a := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{}))(t)
+		use(a, 300)
+		before := a.Stats()
+		require.NoError(t, a.Close())
+		require.ErrorIs(t, testenv.ErrorOf(memmgr.New(a, request)), memmgr.ErrClosed, name)
+		b := testenv.Must(p.NewTenant("b", memmgr.TenantOptions{Hard: hard}))(t)
+		use(b, 100) // the shards have credit now
+		for range 300 {
+			require.ErrorIs(t, testenv.ErrorOf(memmgr.New(a, request)), memmgr.ErrClosed, name)
+		}
+		require.Equal(t, before.Allocation, a.Stats().Allocation, name)
+		require.Equal(t, before.RequestedBytes, a.Stats().RequestedBytes, name)
+		require.Zero(t, a.Stats().ActiveBytes.Current, name)
+		require.Zero(t, b.Stats().ActiveBytes.Current, name)
+		require.EqualValues(t, 100, b.Stats().Allocation.Allocated, name)
+		mustNew(t, b, hard-1024).Release()
+	}
+}
+
+// The number of a tenant is used again while Close of the tenant runs: the new tenant keeps its credit.
+func TestNumberOfATenantIsReusedDuringClose(t *testing.T) {
+	const hard = 1 << 20
+	_, p := simulatedPool(t)
+	a := testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: hard}))(t)
+	for range 2000 {
+		closed := make(chan error)
+		go func() { closed <- a.Close() }()
+		b, err := p.NewTenant("b", memmgr.TenantOptions{Hard: hard})
+		for range 3 {
+			require.NoError(t, err)
+			mustNew(t, b, 1000).Release()
+		}
+		require.NoError(t, <-closed)
+		require.Zero(t, a.Stats().ActiveBytes.Current)
+		require.Zero(t, b.Stats().ActiveBytes.Current)
+		mustNew(t, b, hard).Release()
+		require.NoError(t, b.Close())
+		a = testenv.Must(p.NewTenant("a", memmgr.TenantOptions{Hard: hard}))(t)
+	}
+}

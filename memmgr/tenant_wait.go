@@ -19,7 +19,7 @@ func (t *Tenant) tryCharge(amount int64, force bool) bool {
 	if !force {
 		reserved = nil
 	}
-	if t.closed || uint64(amount) > t.roomFor(reserved) {
+	if t.closed.Load() || uint64(amount) > t.roomFor(reserved) {
 		return false
 	}
 	t.add(amount)
@@ -40,9 +40,9 @@ func (t *Tenant) charge(w *want) error {
 	}
 	ctx := w.r.Context
 	t.mu.Lock()
-	closed, behind := t.closed, len(t.queue) > 0 && ctx != nil
+	behind := len(t.queue) > 0 && ctx != nil
 	t.mu.Unlock()
-	if closed {
+	if t.closed.Load() {
 		return t.closedError()
 	}
 	switch {
@@ -84,7 +84,7 @@ func (t *Tenant) await(request *want) error {
 	defer func() { t.pool.account.Waits.Add(now()-start, 1) }()
 	x := newWaiter(w)
 	t.mu.Lock()
-	if t.closed {
+	if t.closed.Load() {
 		t.mu.Unlock()
 		return t.closedError()
 	}
@@ -285,7 +285,7 @@ func (t *Tenant) queued() int64 {
 func (t *Tenant) endQueue(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.closed = true
+	t.closed.Store(true)
 	for _, x := range t.queue {
 		x.fail(cause)
 	}

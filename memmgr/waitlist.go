@@ -78,7 +78,7 @@ func (p *Pool) await(request *want, refusal error) (*owner.Cell, error) {
 		p.mu.Unlock()
 		return nil, p.closedError()
 	}
-	if w.tenant != nil && w.tenant.isClosed() {
+	if w.tenant != nil && w.tenant.closed.Load() {
 		p.mu.Unlock()
 		return nil, w.tenant.closedError()
 	}

@@ -87,6 +87,13 @@ type Usage struct {
 	Asked, Unasked uint64 // the same in requested bytes
 }
 
+// Add adds the counts of another part.
+func (u *Usage) Add(o Usage) {
+	u.Allocs, u.Frees = u.Allocs+o.Allocs, u.Frees+o.Frees
+	u.Taken, u.Given = u.Taken+o.Taken, u.Given+o.Given
+	u.Asked, u.Unasked = u.Asked+o.Asked, u.Unasked+o.Unasked
+}
+
 // Take counts a block that the tenant gets.
 func (u *Usage) Take(bytes int64, asked uint64) {
 	u.Allocs++
