@@ -26,7 +26,7 @@ func New(r Resource, request Request) (Buffer, error) {
 		}
 		return newCellBuffer(r, request)
 	}
-	if p.home.Load() != 0 {
+	if !owner.Empty(p.home) {
 		p.cells.Drain()
 	}
 	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || (request.Queue != nil && p.pending.Unstalled.Load() != 0) {

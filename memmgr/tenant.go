@@ -175,7 +175,7 @@ func (t *Tenant) Free(b Block) { t.pool.Free(b) }
 // to the tenant's credit on the shard.
 func (t *Tenant) newBuffer(request Request) (Buffer, error) {
 	p := t.pool
-	if p.home.Load() != 0 {
+	if !owner.Empty(p.home) {
 		p.cells.Drain()
 	}
 	if request.Size > block.MaxClassUnits*unit || request.Align > unit || request.Align&(request.Align-1) != 0 || request.Queue != nil {

@@ -120,14 +120,15 @@ func listOf(address uintptr) *List {
 	return (*lists.Load())[(*clist)(Pointer(address)).id]
 }
 
-// empty reports whether the list has no cells. Goroutines that still know a retired list may call it when
-// another cell has its place: Drain then finds the list closed, and drains nothing.
-func (l *List) empty() bool { return lateLoad(&l.c.head) == 0 }
+// empty is [Empty] for the list.
+func (l *List) empty() bool { return Empty(&l.c.head) }
 
-// Head returns the head of the list, which is 0 while the list is empty. Callers poll it without
-// following further pointers, also after [List.Retire]: the value then has no effect, because Drain does
-// nothing.
+// Head returns the head of the list. Callers poll it with [Empty] without following further pointers.
 func (l *List) Head() *atomic.Uintptr { return &l.c.head }
+
+// Empty reports whether the list with this head has no cells. It may be called after [List.Retire], when another cell
+// has the place of the list: the result then has no effect, because Drain does nothing.
+func Empty(head *atomic.Uintptr) bool { return lateLoad(head) == 0 }
 
 // Take removes and returns all cells of the list, oldest first, linked by Cell.Next, or nil. The caller
 // owns them.
