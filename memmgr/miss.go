@@ -69,6 +69,9 @@ func (p *Pool) wantFor(w *want, r *Request) error {
 	if units <= block.MaxClassUnits && w.align == 1 {
 		w.class = block.ClassFor(units)
 		w.units = block.ClassUnits[w.class]
+		if w.units != w.least && !p.couldServe(p.segmentNeed(w)) { // near a limit the rounding may not fit
+			w.class, w.units = block.NoClass, w.least
+		}
 	}
 	return nil
 }
@@ -246,7 +249,7 @@ func (p *Pool) growthIsVain(w *want) bool {
 
 // mayWait reports whether a request has a context and could ever be served.
 func (p *Pool) mayWait(w *want) bool {
-	return w.r.Context != nil && p.couldServe(uint64(w.units)*unit)
+	return w.r.Context != nil && p.couldServe(p.segmentNeed(w))
 }
 
 // couldServe reports whether the limits and the device have so many bytes at all.
@@ -351,9 +354,12 @@ func (p *Pool) extend(w *want, refusal error, gave bool) (c *owner.Cell, err err
 	return p.grow(w, size, need)
 }
 
+// segmentUnit is the unit of the size of segments, in bytes.
+const segmentUnit = 4096
+
 // segmentNeed returns the size of the smallest segment that serves a request.
 func (p *Pool) segmentNeed(w *want) uint64 {
-	return uint64(sysmem.RoundUp(uintptr(w.units)*unit, 4096))
+	return uint64(sysmem.RoundUp(uintptr(w.units)*unit, segmentUnit))
 }
 
 // segmentFor returns the size of the next segment, and the least that serves
@@ -394,7 +400,7 @@ func (p *Pool) grow(w *want, size, need uintptr) (*owner.Cell, error) {
 		if room < uint64(need) {
 			return nil, errNoRoom
 		}
-		size = max(uintptr(room)&^(4096-1), need)
+		size = max(uintptr(room)&^(segmentUnit-1), need)
 	}
 	for {
 		c, err := p.ask(w, size)

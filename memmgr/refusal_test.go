@@ -330,3 +330,36 @@ func TestMemoryFreedBeforeARefusal(t *testing.T) {
 	mustNew(t, p, 6<<20).Release()
 	require.Equal(t, 2, asked)
 }
+
+// A segment is a multiple of 4096 bytes. A request that no limit could allow fails immediately, and one that a limit
+// allows is served, with a context and without.
+func TestRequestsNearALimit(t *testing.T) {
+	for _, c := range []struct {
+		limit  uint64
+		size   uintptr
+		served bool
+	}{
+		{1000, 256, false}, {4095, 1, false}, {100, 100, false}, {10000, 9000, false},
+		{1<<20 + 100, 1<<20 + 50, false}, {1 << 20, 1<<20 + 1, false}, {3<<20 + 4095, 3<<20 + 1, false},
+		{4096, 1, true}, {8192, 5000, true}, {10000, 8000, true}, {1 << 20, 1 << 20, true}, {1 << 20, 1<<20 - 4096, true},
+		{1<<20 + 4096, 1<<20 + 1, true}, {36 << 10, 35<<10 + 1, true}, // not as large as their size classes
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, of := range []context.Context{nil, ctx} {
+			p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithLimit(c.limit))
+			tenant := testenv.Must(p.NewTenant("tenant", memmgr.TenantOptions{}))(t)
+			for _, r := range []memmgr.Resource{p, tenant} {
+				b, err := memmgr.New(r, memmgr.Request{Size: c.size, Context: of})
+				require.NotErrorIs(t, err, context.DeadlineExceeded, "%+v", c)
+				if c.served {
+					require.NoError(t, err, "%+v", c)
+				} else {
+					require.ErrorIs(t, err, memmgr.ErrOutOfMemory, "%+v", c)
+				}
+				b.Release()
+			}
+			require.NoError(t, p.Close())
+		}
+	}
+}
