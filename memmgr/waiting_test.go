@@ -496,3 +496,41 @@ func TestQueuedRequestsDoNotSearch(t *testing.T) {
 	}
 	all.Release()
 }
+
+// meter is a wrapper of a user, which hides the limit below it from the pool.
+type meter struct{ memmgr.Resource }
+
+func (m meter) Upstream() memmgr.Resource { return m.Resource }
+
+// A limit that the pool does not see counts the idle segments of the pool. A request that needs their room is served,
+// with a context and without.
+func TestIdleMemoryBelowALimitThatThePoolDoesNotSee(t *testing.T) {
+	const limit = 4 << 20
+	for name, upstream := range map[string]func() memmgr.Resource{
+		"limit": func() memmgr.Resource { return memmgr.NewLimit(memtest.NewSimulated(), limit) },
+		"wrapper above a limit": func() memmgr.Resource {
+			return meter{memmgr.NewLimit(memtest.NewSimulated(), limit)}
+		},
+		"pool with a limit": func() memmgr.Resource {
+			return memmgr.NewPool(memtest.NewSimulated(), memmgr.WithLimit(limit))
+		},
+		"device": func() memmgr.Resource { return memtest.NewSimulated(memtest.Capacity(limit)) },
+	} {
+		for _, own := range []uint64{0, 2 * limit} {
+			for _, waits := range []bool{false, true} {
+				p := memmgr.NewPool(upstream(), memmgr.WithLimit(own))
+				mustNew(t, p, limit*3/4).Release()
+				r := memmgr.Request{Size: limit}
+				if waits {
+					ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+					defer cancel()
+					r.Context = ctx
+				}
+				b, err := memmgr.New(p, r)
+				require.NoError(t, err, "%s, own limit %d, waits %v", name, own, waits)
+				b.Release()
+				require.NoError(t, p.Close())
+			}
+		}
+	}
+}

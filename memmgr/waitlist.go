@@ -383,6 +383,14 @@ func (p *Pool) growFor(x *waiter, ctx context.Context) {
 	c, err := p.grow(&w, size, need)
 	if err != nil {
 		p.mu.Lock()
+		// A limit that the pool does not see counts its idle segments too.
+		if ranOut(err) && !ended(ctx) && !l.reserved.except(x) && p.heap.Release(0) != 0 {
+			p.mu.awaitReturned()
+			p.mu.Unlock()
+			if c, err = p.grow(&w, need, need); err != nil {
+				p.mu.Lock()
+			}
+		}
 	}
 	defer p.mu.Unlock()
 	switch {
