@@ -338,8 +338,12 @@ func (p *Pool) extend(w *want, refusal error, gave bool) (c *owner.Cell, err err
 	switch {
 	case c != nil:
 	case refusal != nil:
-		gave = p.heap.EmptyBytes()+room >= uint64(need) && p.heap.Release(0) != 0 || gave
+		// First what evictions gave back, here or on other goroutines: it is room of the limits.
 		gave = p.mu.awaitReturned() || gave || p.mu.returns != w.returns
+		if tight, left := p.limitRoom(); tight == nil || left+p.heap.EmptyBytes() >= uint64(need) {
+			gave = p.heap.Release(0) != 0 || gave
+			p.mu.awaitReturned()
+		}
 	case p.waitlist.reserved.of == nil: // else empty segments may be reserved
 		p.heap.Pay(uint64(size), uint64(need))
 	}
@@ -428,6 +432,14 @@ func (p *Pool) limitRoom() (tight *Limit, room uint64) {
 func limitsOf(r Resource) (all []*Limit) {
 	for l, ok := r.(*Limit); ok; l, ok = l.from.(*Limit) {
 		all = append(all, l)
+	}
+	return all
+}
+
+// budgetsOf lists the budgets of all limits that memory of a resource counts in.
+func budgetsOf(r Resource) (all []*sharedBudget) {
+	for l, ok := As[*Limit](r); ok; l, ok = As[*Limit](l.from) {
+		all = append(all, l.budget)
 	}
 	return all
 }

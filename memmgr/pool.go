@@ -80,6 +80,7 @@ type Pool struct {
 
 	tenants     atomic.Pointer[[]*Tenant] // by number, copied on write; number 0 is no tenant
 	limits      []*Limit                  // between the pool and its memory, outermost first
+	budgets     []*sharedBudget           // of all limits that its memory counts in, also of those behind other resources
 	poolBelow   bool                      // the upstream uses another pool
 	deviceSized deviceSized               // nil where the upstream does not know its device
 	device      string                    // whose memory it is: see deviceOf
@@ -182,7 +183,7 @@ func NewPool(upstream Resource, options ...PoolOption) *Pool {
 	}
 	p.mu.upstream, p.mu.returned.L = p.upstream, &p.mu.Mutex
 	rankLocks(p)
-	p.limits = limitsOf(p.upstream)
+	p.limits, p.budgets = limitsOf(p.upstream), budgetsOf(p.upstream)
 	_, p.poolBelow = As[*Pool](p.upstream)
 	p.deviceSized, _ = As[deviceSized](p.upstream)
 	p.device = deviceOf(place)

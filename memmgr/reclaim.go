@@ -36,42 +36,95 @@ func (p *Pool) collectDropped() {
 	p.cells.Sync()
 }
 
-// reclaimOthers makes other pools give up idle memory, those with the most first. They are the pools that use the memory
-// that this one lacks: below the limit that refused, or on the same device if the device did. It stops when the freed
-// memory, the room of the limit and the idle memory of this pool are enough together. It reports whether any memory went
-// back. No lock is held.
+// reclaimOthers makes other pools give up idle memory, those with the most first. They are the pools that use the
+// memory that this one lacks: below each limit with too little room, or on the same device if all limits have enough.
+// It stops when the room of the limit and the empty segments of this pool, whose caches it evicts, are enough together.
+// It does nothing if all idle memory together is too little. It reports whether any memory was freed. No lock is held.
 func (p *Pool) reclaimOthers(need uint64) (gave bool) {
 	if !p.couldServe(need) {
 		return false
 	}
-	tight, room := p.limitRoom()
-	if tight == nil || room >= need {
-		tight, room = nil, 0 // the device refused
-	} else {
-		p.mu.Lock()
-		room += p.heap.EmptyBytes()
-		p.mu.Unlock()
+	var short []*Limit
+	for _, l := range p.limits {
+		room := l.budget.room()
 		if room >= need {
-			return false // this pool has enough
+			continue
 		}
-	}
-	others, sum := p.otherPools(tight, func(q *Pool) uint64 {
-		used, _ := q.inUse()
-		return uint64(max(0, int64(q.heap.Reserved())-used))
-	})
-	missing := need - room
-	if tight != nil && sum < missing {
-		return false
-	}
-	for _, o := range others {
-		freed := o.yield(missing)
-		gave = gave || freed > 0
-		if freed >= missing {
-			break
+		if _, sum := p.otherPools(l, (*Pool).idle); room+p.idle()+sum < need {
+			return false
 		}
-		missing -= freed
+		short = append(short, l)
+	}
+	if short == nil {
+		return p.takeIdle(nil, need) // the device refused
+	}
+	for _, l := range short {
+		gave = p.takeIdle(l, need) || gave
 	}
 	return gave
+}
+
+// takeIdle is reclaimOthers for one limit, or for the device if it is nil. What a pool above another one gives up comes
+// into that one, which is then asked too.
+func (p *Pool) takeIdle(l *Limit, need uint64) (gave bool) {
+	taken := uint64(0) // of the device, whose room is unknown
+	missing := func() uint64 {
+		if l != nil {
+			taken = l.budget.room() + p.emptyBytes()
+		}
+		return need - min(need, taken)
+	}
+	if l != nil && missing() > 0 {
+		gave = p.evictFor(need)
+	}
+	for more, rounds := true, 0; more && rounds < mostStacked; rounds++ {
+		more = false
+		others, _ := p.otherPools(l, (*Pool).idle)
+		for _, o := range others {
+			bytes := missing()
+			if bytes == 0 {
+				return gave
+			}
+			if o.pending.Unstalled.Load() != 0 {
+				o.pending.CompleteSome(refusalLooks)
+			}
+			freed := o.yield(bytes)
+			gave, more = gave || freed > 0, more || freed > 0 && o.poolBelow
+			if !o.poolBelow {
+				taken += freed
+			}
+		}
+	}
+	return gave
+}
+
+// emptyBytes returns the bytes of segments out of use.
+func (p *Pool) emptyBytes() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heap.EmptyBytes()
+}
+
+// evictFor evicts the own cached blocks for a request that takes memory of other pools too, unless that was in vain a
+// moment ago. It reports whether segments became empty.
+func (p *Pool) evictFor(need uint64) (helped bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cached, empty := p.cachedBytes(), p.heap.EmptyBytes()
+	if cached <= 0 {
+		return false
+	}
+	p.evictAll(&p.reclaim.requests, need, uint64(cached)+p.heap.FreeBytes(), futileTime, func() bool {
+		helped = p.heap.EmptyBytes() != empty || len(p.mu.dropped) > 0
+		return helped
+	})
+	return helped
+}
+
+// idle estimates the bytes of segments that users do not have: free, cached or pending. It needs no lock.
+func (p *Pool) idle() uint64 {
+	used, _ := p.inUse()
+	return uint64(max(0, int64(p.heap.Reserved())-used))
 }
 
 // otherPool is another pool, with bytes that it may give up.
@@ -80,15 +133,11 @@ type otherPool struct {
 	bytes uint64
 }
 
-// otherPools lists the other open pools that are below a limit, or on the same device if it is nil, and for which f
-// returns bytes, those with the most first. It returns the sum too.
-func (p *Pool) otherPools(tight *Limit, f func(*Pool) uint64) (all []otherPool, sum uint64) {
+// otherPools lists the other open pools whose memory counts in a limit, or is on the same device if the limit is nil,
+// and for which f returns bytes, those with the most first. It returns the sum too.
+func (p *Pool) otherPools(l *Limit, f func(*Pool) uint64) (all []otherPool, sum uint64) {
 	for _, q := range keeper.open() {
-		competes := q.device == p.device
-		if tight != nil {
-			competes = slices.ContainsFunc(q.limits, func(l *Limit) bool { return l.budget == tight.budget })
-		}
-		if q == p || !competes {
+		if q == p || l == nil && q.device != p.device || l != nil && !slices.Contains(q.budgets, l.budget) {
 			continue
 		}
 		if n := f(q); n > 0 {
@@ -116,17 +165,20 @@ func (p *Pool) yield(bytes uint64) (freed uint64) {
 	if p.closed {
 		return 0
 	}
-	release := func() {
+	had := p.heap.Reserved()
+	release := func() bool {
 		empty := p.heap.EmptyBytes()
-		freed += p.heap.Release(empty - min(empty, bytes-freed))
+		p.heap.Release(empty - min(empty, bytes-min(freed, bytes)))
+		before := freed
+		freed = had - p.heap.Reserved() // an eviction frees segments too: see WithRetention
+		return freed != before
 	}
 	release()
 	if freed < bytes && p.cachedBytes() > 0 {
-		p.evictAll(&p.reclaim.others, 0, 0, barrenTime, func() bool {
-			before := freed
-			release()
-			return freed != before
-		})
+		p.evictAll(&p.reclaim.others, 0, 0, barrenTime, release)
+	}
+	if freed < bytes {
+		p.mu.awaitReturned() // segments that other goroutines are giving back
 	}
 	return freed
 }

@@ -1,6 +1,7 @@
 package memmgr
 
 import (
+	"slices"
 	"time"
 )
 
@@ -169,7 +170,12 @@ func (p *Pool) needsOthers(x *waiter) bool {
 // such a reservation. No lock is held.
 func (p *Pool) reserveElsewhere() {
 	tight, room := p.limitRoom()
-	sharers, bytes := p.otherPools(tight, func(q *Pool) uint64 { return q.heap.Reserved() })
+	sharers, bytes := p.otherPools(tight, func(q *Pool) uint64 {
+		if tight != nil && !slices.ContainsFunc(q.limits, func(l *Limit) bool { return l.budget == tight.budget }) {
+			return 0 // the memory is that of a pool below it
+		}
+		return q.heap.Reserved()
+	})
 	p.mu.Lock()
 	r := &p.waitlist.reserved
 	p.waitlist.others = bytes

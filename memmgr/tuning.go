@@ -48,6 +48,8 @@ const (
 	// Measure: refusal, service.
 	futileTime = time.Millisecond
 	barrenTime = 10 * time.Millisecond
+	// mostStacked is how many pools above each other one refusal takes idle memory of.
+	mostStacked = 4
 	// A request for a block above block.CoarseUnits that fits no free block up to one in gatherFit
 	// larger evicts cached blocks of such sizes, if these are more than gatherBytes and one in
 	// gatherShare of the reserved bytes. Measure: service, fragmentation.
