@@ -172,3 +172,25 @@ func WithoutKeeper(f func()) {
 	keeper.stopped = true
 	f()
 }
+
+// ServeInTurns serves blocks of so many bytes, n in all, to lines of these weights, and calls f with the bytes that each
+// line got so far.
+func ServeInTurns(bytes uint64, n int, weights []uint64, f func(served []float64)) {
+	l, served := waitlist{}, make([]float64, len(weights))
+	lines := make([]waitLine, len(weights))
+	for i, weight := range weights {
+		lines[i].weight = weight
+		l.lines = append(l.lines, &lines[i])
+	}
+	for range n {
+		l.sort()
+		next := l.lines[0]
+		l.count(next, bytes)
+		for i := range lines {
+			if next == &lines[i] {
+				served[i] += float64(bytes)
+			}
+		}
+		f(served)
+	}
+}

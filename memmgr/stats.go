@@ -13,11 +13,11 @@ type Stats struct {
 	Allocation         Stat // buffers in use
 	Segment            Stat // segments held from the upstream
 	Active             Stat // blocks that are in use, or free with device work pending
-	InactiveSplit      Stat // free blocks in segments that are partly in use
+	InactiveSplit      Stat // free blocks in segments that are partly in use; Allocated and Freed are 0, not counted
 	AllocatedBytes     Stat // of buffers in use
 	ReservedBytes      Stat // of segments
 	ActiveBytes        Stat // of the blocks that Active counts
-	InactiveSplitBytes Stat // of the blocks that InactiveSplit counts
+	InactiveSplitBytes Stat // of the blocks that InactiveSplit counts; Allocated and Freed are 0, not counted
 	RequestedBytes     Stat // requested sizes of buffers in use, before rounding
 
 	NumAllocRetries int64 // searches for memory after the upstream refused

@@ -534,3 +534,12 @@ func TestIdleMemoryBelowALimitThatThePoolDoesNotSee(t *testing.T) {
 		}
 	}
 }
+
+// The lines of tenants share memory by their weights, also after more than 256 TiB.
+func TestSharesAfterManyBytes(t *testing.T) {
+	const bytes = 1 << 40
+	weights := []uint64{1, 3}
+	memmgr.ServeInTurns(bytes, 5000, weights, func(served []float64) {
+		require.InDelta(t, served[0]/float64(weights[0]), served[1]/float64(weights[1]), bytes, "%v", served)
+	})
+}

@@ -19,7 +19,7 @@ type waitlist struct {
 	lines   []*waitLine // those with waiters
 	own     waitLine    // of requests to the pool itself
 	served  uint64      // bytes handed out while requests waited, ever
-	virtual uint64      // of the line served last; a new line starts there
+	virtual float64     // of the line served last; a new line starts there
 	serving bool        // serveWaiters is running
 
 	poller atomic.Pointer[waiter]
@@ -122,7 +122,7 @@ type waitLine struct {
 	smallest *waiter   // the first of those with the smallest request
 	over     bool      // the tenant is above its soft limit
 	weight   uint64
-	virtual  uint64  // bytes served divided by weight: the line with the least is next
+	virtual  float64 // bytes served divided by weight: the line with the least is next. It does not wrap
 	tenant   *Tenant // nil for the pool's own
 }
 
@@ -287,7 +287,7 @@ func (l *waitlist) remove(x *waiter) {
 
 // count adds the bytes of a block to those that a line was served.
 func (l *waitlist) count(line *waitLine, bytes uint64) {
-	line.virtual += bytes << 16 / max(line.weight, 1)
+	line.virtual += float64(bytes) / float64(max(line.weight, 1))
 	l.virtual = max(l.virtual, line.virtual)
 }
 

@@ -251,6 +251,10 @@ func (a *Arena) holders(kept bool) []memmgr.Holder {
 // End ends the arena: it releases all values of the arena, and later allocations fail. It returns
 // the memory that other references keep, which stays valid. It does not wait for pending
 // work, as Release does not. Another call only returns the remaining memory.
+//
+// End does not end a request that waits for memory: end its context first. If the request is served later, memmgr.New
+// returns a buffer that the caller releases, and that counts as [Outstanding]. usmarray.New fails with
+// memmgr.ErrClosed and keeps no memory.
 func (a *Arena) End() Left {
 	a.mu.Lock()
 	first := !a.ended

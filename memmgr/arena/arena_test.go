@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -315,4 +316,32 @@ func BenchmarkArena(b *testing.B) {
 			}
 		})
 	}
+}
+
+// End does not end a request that waits for memory. The request gets its memory, which is outstanding until its release.
+func TestEndWhileARequestWaits(t *testing.T) {
+	p := memmgr.NewPool(memtest.NewSimulated(), memmgr.WithLimit(1<<20))
+	held := allocate(t, p, 1<<20, "")
+	a := arena.New(arena.Options{})
+	served := make(chan memmgr.Buffer)
+	go func() {
+		b, err := memmgr.New(memmgr.Waiting(context.Background(), a.Over(p)), memmgr.Request{Size: 1 << 20})
+		if err != nil {
+			t.Error(err)
+		}
+		served <- b
+	}()
+	for p.Stats().NumWaiting == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	before, _ := arena.Outstanding()
+	require.Zero(t, a.End().Blocks)
+	held.Release()
+	b := <-served
+	now, _ := arena.Outstanding()
+	require.EqualValues(t, 1, now-before)
+	b.Release()
+	now, _ = arena.Outstanding()
+	require.Equal(t, before, now)
+	require.NoError(t, p.Close())
 }
