@@ -163,7 +163,8 @@ func (a *Array) Place() *syclobj.Place {
 // Pointer returns the address of element (0, …, 0), in memory outside the Go heap. Pass it to C; do not
 // dereference it if the host cannot read the memory (see syclobj.Place.HostReadable). If a packed sub-byte
 // element does not begin at a byte, it is the address of the byte that holds it. The address is valid
-// while the array is.
+// while the array is. Work that this library submitted may be pending on the memory, and on a new array that of a former
+// user ([WithQueue]): call [Array.Wait] before you use the address elsewhere.
 func (a *Array) Pointer() unsafe.Pointer {
 	a.hold("Pointer")
 	defer a.buf.Release()

@@ -340,3 +340,52 @@ func TestZerosAfterWorkOfTheFormerUser(t *testing.T) {
 		}
 	})
 }
+
+// TestNewMemoryAndPendingWork: only New WithQueue returns memory with pending work of its former user, and Wait waits
+// for that. Without WithQueue the memory is other memory, or none below a limit.
+func TestNewMemoryAndPendingWork(t *testing.T) {
+	onMachine(t, sycltest.OneCPU, func(fake *sycltest.Fake, rt *syclobj.Runtime) {
+		q := queueOn(t, rt, nil, device(t, rt, "opencl:cpu:0"))
+		const bytes = 2 << 20 // a whole segment
+		for _, kind := range usmKinds {
+			for _, limit := range []uint64{0, bytes} {
+				pool := memmgr.NewPool(testsycl.USM(t, q, kind), memmgr.WithLimit(limit))
+				tenant := testenv.Must(pool.NewTenant("tenant", memmgr.TenantOptions{}))(t)
+				for _, from := range []memmgr.Resource{pool, tenant} {
+					x := testenv.Must(New(from, Uint8, []int{bytes}))(t)
+					at := x.Pointer()
+					fake.Hold(true)
+					ev := testenv.Must(q.Memset(at, 7, bytes))(t)
+					require.NoError(t, x.Buffer().SetPending(q, ev))
+					require.NoError(t, ev.Close())
+					x.Release()
+					y, err := New(from, Uint8, []int{bytes})
+					if limit != 0 {
+						require.ErrorIs(t, err, memmgr.ErrOutOfMemory)
+					} else {
+						require.NoError(t, err)
+						require.NotEqual(t, at, y.Pointer())
+						require.NoError(t, y.Wait()) // nothing is pending
+						y.Release()
+					}
+					z := testenv.Must(New(from, Uint8, []int{bytes}, WithQueue(q)))(t)
+					require.Equal(t, at, z.Pointer())
+					waited := make(chan error, 1)
+					go func() { waited <- z.Wait() }()
+					select {
+					case err := <-waited:
+						waited <- err
+						t.Error("Wait did not wait for the work of the former user")
+					case <-time.After(20 * time.Millisecond):
+					}
+					fake.Hold(false)
+					fake.ReleaseAll()
+					require.NoError(t, <-waited)
+					z.Release()
+					pool.Trim(0)
+				}
+				require.NoError(t, pool.Close())
+			}
+		}
+	})
+}

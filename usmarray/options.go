@@ -32,7 +32,10 @@ func ReadOnly() Option { return func(o *options) { o.readOnly = true } }
 // FortranOrder stores the elements in column-major order: the first axis varies fastest.
 func FortranOrder() Option { return func(o *options) { o.fortran = true } }
 
-// WithQueue sets the queue that will use the memory first.
+// WithQueue sets the queue that will use the memory first. Work of the memory's former user may still be pending on an
+// in-order queue: work that is submitted on it comes afterwards. Before any other use of the address ([Array.Pointer]),
+// on the host or on another queue, call [Array.Wait]. The functions of this package wait themselves. Without WithQueue
+// no work is pending on new memory.
 func WithQueue(q *syclobj.Queue) Option { return func(o *options) { o.queue = q } }
 
 // WithTag names the user of the memory in statistics. A process has at most 1024 tags, and further ones
