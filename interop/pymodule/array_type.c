@@ -105,12 +105,12 @@ static PyObject *number_of(usmb_array *a, int64_t position)
 }
 
 /* The number in an array of one element; what is the name of the operation, for messages. */
-static PyObject *only_number(PyObject *self, const char *what)
+static PyObject *only_number(PyObject *self, const char *what, PyObject *kind)
 {
 	usmb_array *a = (usmb_array *)self;
 	usmb_owner_drain();
 	if (a->nelem == 1) return number_of(a, 0);
-	return usmb_raise(PyExc_TypeError,
+	return usmb_raise(kind,
 	                  "%s needs an array of one element, this one has %lld; index it, or use numpy.asarray(a) if "
 	                  "the host can read it, or a.asnumpy()",
 	                  what, (long long)a->nelem);
@@ -119,7 +119,7 @@ static PyObject *only_number(PyObject *self, const char *what)
 /* The same, converted by convert. */
 static PyObject *converted(PyObject *self, const char *what, PyObject *(*convert)(PyObject *))
 {
-	PyObject *v = only_number(self, what);
+	PyObject *v = only_number(self, what, PyExc_TypeError);
 	PyObject *r = v ? convert(v) : NULL;
 	Py_XDECREF(v);
 	return r;
@@ -151,7 +151,7 @@ static PyObject *array_index(PyObject *self)
 	usmb_array *a = (usmb_array *)self;
 	const char *name = usmb_dl_dtype_name(a->dtype);
 	if (a->ndim == 0 && (a->dtype.code == USMB_DL_INT || a->dtype.code == USMB_DL_UINT))
-		return only_number(self, "an index");
+		return only_number(self, "an index", PyExc_TypeError);
 	return usmb_raise(PyExc_TypeError,
 	                  "only an integer array of 0 dimensions is an index, this one has elements of type %s and %d "
 	                  "dimensions; int(a) reads the only element",
@@ -160,7 +160,7 @@ static PyObject *array_index(PyObject *self)
 
 static int array_bool(PyObject *self)
 {
-	PyObject *v = only_number(self, "bool()");
+	PyObject *v = only_number(self, "bool()", PyExc_ValueError);
 	int r = v ? PyObject_IsTrue(v) : -1;
 	Py_XDECREF(v);
 	return r;
@@ -328,10 +328,9 @@ static PyObject *array_retype(PyObject *self, PyObject *const *args, Py_ssize_t 
 	int64_t shape[USMB_DL_MAX_NDIM], strides[USMB_DL_MAX_NDIM];
 	usmb_dl_dtype t;
 	usmb_owner_drain();
-	if (usmb_args("view", args, n, kw, names, 1, 1, 1, v) < 0) return NULL;
-	if (!usmb_given(v[0]))
-		return usmb_raise(PyExc_TypeError, "view takes an element type; a[...] is a view of the same type");
-	if (usmb_parse_dtype(v[0], NULL, &t) < 0) return NULL;
+	if (usmb_args("view", args, n, kw, names, 1, 0, 1, v) < 0) return NULL;
+	t = a->dtype;
+	if (usmb_given(v[0]) && usmb_parse_dtype(v[0], NULL, &t) < 0) return NULL;
 	int same = t.code == a->dtype.code && t.bits == a->dtype.bits;
 	if (same || t.bits == a->itembits)
 		return usmb_array_view_as(a, t, same ? a->flags : 0, a->first, a->ndim, usmb_shape(a), usmb_strides(a));

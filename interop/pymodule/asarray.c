@@ -18,7 +18,6 @@ enum {
 	IMPORT_SUAI,
 	IMPORT_DLPACK,
 	IMPORT_BUFFER,
-	IMPORT_NUMBER_BUFFER,
 	IMPORT_CUDA_INTERFACE,
 	IMPORT_ML_DTYPES,
 	IMPORT_ARROW_STREAM,
@@ -37,10 +36,9 @@ enum { BUFFER_ERROR = 1, TYPE_ERROR = 2, VALUE_ERROR = 4, NOT_IMPLEMENTED = 8, O
 /* The import of one object. */
 typedef struct {
 	PyObject *o;
-	int may_copy; /* elements that cannot be shared may be copied */
-	int typed;    /* the caller has an element type: numbers are read as numbers, whose range is checked */
-	int numpy;    /* usmb_numpy_protocol(o); UNKNOWN: not computed yet */
-	int missing;  /* an importer found nulls that it refuses, which other importers could lose */
+	int may_copy;                   /* elements that cannot be shared may be copied */
+	int numpy;                      /* usmb_numpy_protocol(o); UNKNOWN: not computed yet */
+	int missing;                    /* an importer found nulls that it refuses, which other importers could lose */
 	const usmb_dl_dtype *want;      /* the element type that the caller converts to, or NULL */
 	unsigned failed;                /* BIT of each importer that failed */
 	unsigned errors;                /* the class of the error below, as a flag */
@@ -48,7 +46,7 @@ typedef struct {
 } attempt;
 enum { UNKNOWN = -2 };
 
-static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want);
+static PyObject *take(PyObject *o, int may_copy, const usmb_dl_dtype *want);
 
 /* Numbers without a buffer count too: scalars of ml_dtypes have none. */
 static int is_number(PyObject *o)
@@ -72,11 +70,6 @@ static int if_dlpack(attempt *t)
 static int if_buffer(attempt *t)
 {
 	return PyObject_CheckBuffer(t->o) && (t->failed || !is_number(t->o));
-}
-
-static int if_number_buffer(attempt *t)
-{
-	return !t->typed && PyObject_CheckBuffer(t->o) && is_number(t->o);
 }
 
 static int if_cuda_interface(attempt *t)
@@ -180,22 +173,12 @@ static PyObject *import_suai(attempt *t)
 	return a;
 }
 
-/* The value of a number is in its buffer only if that has no axes: NumPy's datetime64 has a buffer
-   of its bytes. Otherwise the caller reads it as a number. */
-static PyObject *import_number_buffer(attempt *t)
-{
-	PyObject *a = usmb_import_buffer(t->o);
-	if (!a) (void)usmb_ignore_exception();
-	if (a && ((usmb_array *)a)->ndim != 0) Py_CLEAR(a);
-	return a;
-}
-
 /* The array of the ndarray that a function of _numpy makes of the object. NULL without an exception if the
    function does not apply. */
 static PyObject *import_ndarray(attempt *t, PyObject **f, const char *function, int may_copy)
 {
 	PyObject *n = usmb_numpy_made(f, function, t->o, t->may_copy, t->want);
-	PyObject *a = n && n != Py_None ? take(n, may_copy, 0, NULL) : NULL;
+	PyObject *a = n && n != Py_None ? take(n, may_copy, NULL) : NULL;
 	Py_XDECREF(n);
 	return a;
 }
@@ -224,7 +207,6 @@ static const struct importer {
         [IMPORT_DLPACK] = {if_dlpack, import_dlpack, 0, 0, 0},
         /* After DLPack: NumPy before 2.1 cannot export read-only arrays by it. */
         [IMPORT_BUFFER] = {if_buffer, import_buffer, BIT(IMPORT_DLPACK), BUFFER_ERROR, BIT(IMPORT_DLPACK)},
-        [IMPORT_NUMBER_BUFFER] = {if_number_buffer, import_number_buffer, 0, 0, 0},
         [IMPORT_CUDA_INTERFACE] = {if_cuda_interface, import_cuda_interface, 0, 0, 0},
         /* ndarrays of ml_dtypes element types, which no protocol of NumPy can describe. */
         [IMPORT_ML_DTYPES] = {if_failed, import_ml_dtypes, BIT(IMPORT_DLPACK) | BIT(IMPORT_BUFFER),
@@ -280,11 +262,11 @@ static int is_plain_number(PyObject *o)
 
 /* Returns the array of o by the first importer that succeeds; NULL without an exception if none
    applies. MemoryError, and an exception that is not an Exception, such as KeyboardInterrupt, end the attempt. */
-static PyObject *take(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
+static PyObject *take(PyObject *o, int may_copy, const usmb_dl_dtype *want)
 {
 	if (is_plain_number(o)) return NULL; /* saves the failing look-ups of attributes */
 	if (!usmb_is_array(o) && usmb_object_allowed(o) < 0) return NULL;
-	attempt t = {.o = o, .may_copy = may_copy, .typed = typed, .numpy = UNKNOWN, .want = want};
+	attempt t = {.o = o, .may_copy = may_copy, .numpy = UNKNOWN, .want = want};
 	for (int i = 0; i < N_IMPORTERS; i++) {
 		const struct importer *m = &importers[i];
 		if (t.failed && !(t.failed & m->after && t.errors & m->errors)) continue;
@@ -343,9 +325,9 @@ static PyObject *beside(usmb_array *of, usmb_array *a)
 /* Imports o as take does. An address in USM of ours is USM of ours: an array of plain memory that was just made of
    another object gets the place of the memory, or is a view of an Array behind o, with its queue. Memory that its consumer
    asked for as memory of the host stays plain: a tensor of DLPack, an Array of plain memory. */
-static PyObject *take_in_usm(PyObject *o, int may_copy, int typed, const usmb_dl_dtype *want)
+static PyObject *take_in_usm(PyObject *o, int may_copy, const usmb_dl_dtype *want)
 {
-	usmb_array *a = (usmb_array *)take(o, may_copy, typed, want);
+	usmb_array *a = (usmb_array *)take(o, may_copy, want);
 	usmb_cell *record = a ? usmb_cell_record(a->cell) : NULL;
 	if (!a || a->cell->place || usmb_is_array(o) || usmb_py_in_child() || (record == a->cell && a->nelem > 0))
 		return (PyObject *)a;
@@ -627,7 +609,7 @@ static int look_at_other(PyObject *o, int32_t depth, survey *s)
 	usmb_dl_dtype t;
 	int sequence = PySequence_Check(o);
 	if (depth > 0 && (sequence || !PyNumber_Check(o))) {
-		PyObject *a = take_in_usm(o, 1, 0, s->want);
+		PyObject *a = take_in_usm(o, 1, s->want);
 		if (a) {
 			int r = add_array(a, depth, s);
 			Py_DECREF(a);
@@ -918,11 +900,14 @@ static PyObject *from_sequence(PyObject *o, const usmb_dl_dtype *dtype, const us
 		ok = usmb_default_real(&d, &place, &real) == 0 && common_type(&s, real, &t) == 0;
 	if (ok && convertible(s.leaf, t))
 		r = s.arrays ? of_arrays(&s, leaves, t, w ? &place : NULL) : of_numbers(&s, leaves, t, &place);
-	/* Integers beyond int64 become uint64, as in NumPy. */
+	/* Integers beyond int64 become uint64, as in NumPy, which makes float64 or objects of all others. */
 	if (!r && ok && !dtype && !s.arrays && s.leaf == LEAF_INT && t.code == USMB_DL_INT &&
 	    PyErr_ExceptionMatches(PyExc_OverflowError) && only_ints(leaves)) {
 		PyErr_Clear();
 		r = of_numbers(&s, leaves, (usmb_dl_dtype){USMB_DL_UINT, 64, 1}, &place);
+		if (!r && PyErr_ExceptionMatches(PyExc_OverflowError))
+			usmb_raise(PyExc_OverflowError, "asarray: neither int64 nor uint64 has all the integers; "
+			                                "dtype=\"float64\" rounds them");
 	}
 	if (open) usmb_where_clear(&place);
 	usmb_defaults_drop(&d);
@@ -952,7 +937,9 @@ int usmb_is_tensor(PyObject *o)
 PyObject *usmb_take_object(PyObject *o)
 {
 	char type[64];
-	PyObject *r = take_in_usm(o, 0, 0, NULL);
+	PyObject *r = take_in_usm(o, 0, NULL);
+	if (!r && !PyErr_Occurred() && is_number(o) && PyObject_CheckBuffer(o)) /* a number of NumPy */
+		r = from_sequence(o, NULL, &usmb_on_host);
 	if (!r && !PyErr_Occurred())
 		usmb_raise(
 		        PyExc_TypeError,
@@ -965,8 +952,8 @@ PyObject *usmb_take_object(PyObject *o)
 /* Imports o if it has memory, else reads it as a sequence of numbers. */
 static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_where *w, int copy)
 {
-	PyObject *r, *(*importer)(PyObject *, int, int, const usmb_dl_dtype *) = w && w->host ? take : take_in_usm;
-	PyObject *a = importer(o, copy != 0, dtype != NULL, dtype);
+	PyObject *r, *(*importer)(PyObject *, int, const usmb_dl_dtype *) = w && w->host ? take : take_in_usm;
+	PyObject *a = importer(o, copy != 0, dtype);
 	if (a) {
 		r = usmb_adapt((usmb_array *)a, dtype, w, copy, PyExc_ValueError);
 		Py_DECREF(a);
@@ -979,7 +966,7 @@ static PyObject *asarray(PyObject *o, const usmb_dl_dtype *dtype, const usmb_whe
 
 PyObject *usmb_array_of_value(PyObject *o, usmb_dl_dtype t)
 {
-	PyObject *a = take(o, 1, 1, &t);
+	PyObject *a = take(o, 1, &t);
 	return a || PyErr_Occurred() ? a : from_numbers(o, t);
 }
 

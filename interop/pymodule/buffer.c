@@ -154,16 +154,18 @@ PyObject *usmb_array_interface(PyObject *self, void *closure)
 
 /* ---- in ------------------------------------------------------------------------------ */
 
-/* Reads a format; native byte order only. */
+/* Reports whether the elements have the other byte order. */
+static int is_swapped(const Py_buffer *view)
+{
+	return view->format && (*view->format == '>' || *view->format == '!') && view->itemsize != 1;
+}
+
+/* Reads a format without its byte order. */
 static int parse_format(const char *format, Py_ssize_t itemsize, usmb_dl_dtype *out)
 {
 	const char *f = format ? format : "B";
-	if (*f == '>' || *f == '!') {
-		if (itemsize != 1) return -1;
-		f++;
-	} else if (*f == '@' || *f == '=' || *f == '<' || *f == '|') {
-		f++;
-	}
+	if (*f && strchr("@=<>!|", *f)) f++;
+	if (f[0] == '1' && f[1]) f++; /* a count */
 	int complex = *f == 'Z';
 	if (complex) f++;
 	char c = *f;
@@ -195,10 +197,10 @@ static int element_strides(const Py_buffer *view, int64_t *strides)
 	return 0;
 }
 
-static PyObject *array_of_view(Py_buffer *view)
+static PyObject *array_of_view(Py_buffer *view, int swapped)
 {
 	usmb_dl_dtype dtype;
-	if (parse_format(view->format, view->itemsize, &dtype) < 0)
+	if (parse_format(view->format, view->itemsize, &dtype) < 0 || is_swapped(view) != swapped)
 		return usmb_raise(PyExc_TypeError,
 		                  "a buffer with format \"%s\" of %lld bytes is unsupported; native booleans, "
 		                  "integers, floats and complex numbers are supported",
@@ -237,7 +239,7 @@ static PyObject *array_of_view(Py_buffer *view)
 	return (PyObject *)a;
 }
 
-PyObject *usmb_import_buffer(PyObject *obj)
+static PyObject *import_buffer(PyObject *obj, int swapped)
 {
 	Py_buffer *view = calloc(1, sizeof *view);
 	if (!view) return PyErr_NoMemory();
@@ -245,7 +247,7 @@ PyObject *usmb_import_buffer(PyObject *obj)
 		free(view);
 		return NULL;
 	}
-	PyObject *a = array_of_view(view);
+	PyObject *a = array_of_view(view, swapped);
 	if (!a) {
 		PyObject *type, *value, *trace;
 		PyErr_Fetch(&type, &value, &trace);
@@ -254,4 +256,16 @@ PyObject *usmb_import_buffer(PyObject *obj)
 		PyErr_Restore(type, value, trace);
 	}
 	return a;
+}
+
+PyObject *usmb_import_buffer(PyObject *obj)
+{
+	return import_buffer(obj, 0);
+}
+
+/* _of_swapped(object): an Array on the memory of a buffer of the other byte order, as if it had this machine's. */
+PyObject *usmb_py_of_swapped(PyObject *m, PyObject *o)
+{
+	(void)m;
+	return import_buffer(o, 1);
 }

@@ -122,24 +122,23 @@ static int region_of(usmb_array *a, PyObject *key, usmb_region *b)
 
 /* ---- integer and boolean arrays as indices ---------------------------------------- */
 
-/* Whether a key selects elements one by one: a list, a boolean, or an array with axes. */
+/* Whether a key selects elements one by one: a sequence, a boolean, or an array with axes. */
 static int selects(PyObject *key)
 {
 	if (PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_None || key == Py_Ellipsis) return 0;
 	if (PyLong_Check(key)) return PyBool_Check(key);
 	if (usmb_is_array(key)) return ((usmb_array *)key)->ndim > 0 || ((usmb_array *)key)->dtype.code == USMB_DL_BOOL;
 	if (PyList_Check(key)) return 1;
-	int tensor = PyObject_CheckBuffer(key) ? 1 : usmb_is_tensor(key);
-	if (tensor <= 0) return tensor;
-	/* An array of another library, or a scalar of NumPy. */
 	PyObject *ndim = usmb_optional_attr(key, usmb_name.ndim);
-	int r = ndim ? PyObject_IsTrue(ndim) || !PyIndex_Check(key) : PyErr_Occurred() ? -1 : 0;
-	if (r == 0 && ndim) { /* an integer, or a boolean array of 0 dimensions */
+	if (!ndim) return PyErr_Occurred() ? -1 : !PyIndex_Check(key) && PySequence_Check(key) && !PyUnicode_Check(key);
+	/* An array of another library, or a scalar of NumPy. */
+	int r = PyObject_IsTrue(ndim) || !PyIndex_Check(key);
+	if (r == 0) { /* an integer, or a boolean array of 0 dimensions */
 		PyObject *integer = PyNumber_Index(key);
 		if (!integer) r = PyErr_ExceptionMatches(PyExc_TypeError) ? (PyErr_Clear(), 1) : -1;
 		Py_XDECREF(integer);
 	}
-	Py_XDECREF(ndim);
+	Py_DECREF(ndim);
 	return r;
 }
 

@@ -141,6 +141,7 @@ static PyMethodDef functions[] = {
         {"_dtype_of", USMB_PY_CFUNC(usmb_py_dtype_of), METH_O, NULL},
         {"_bytes_of", USMB_PY_CFUNC(usmb_py_bytes_of), METH_O, NULL},
         {"_of_buffer", USMB_PY_CFUNC(usmb_py_of_buffer), METH_O, NULL},
+        {"_of_swapped", USMB_PY_CFUNC(usmb_py_of_swapped), METH_O, NULL},
         {"_of_bytes", USMB_PY_CFUNC(usmb_py_of_bytes), METH_VARARGS, NULL},
         {"_in_child", USMB_PY_CFUNC(py_in_child), METH_NOARGS, NULL},
         {"stats", USMB_PY_CFUNC(py_stats), METH_NOARGS, NULL},

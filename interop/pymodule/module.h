@@ -31,6 +31,7 @@ PyObject *usmb_array_reduce(PyObject *self, PyObject *protocol); /* __reduce_ex_
 PyObject *usmb_py_unpickle(PyObject *m, PyObject *const *args, Py_ssize_t n);
 PyObject *usmb_py_bytes_of(PyObject *m, PyObject *o);
 PyObject *usmb_py_of_buffer(PyObject *m, PyObject *o);
+PyObject *usmb_py_of_swapped(PyObject *m, PyObject *o);
 PyObject *usmb_py_of_bytes(PyObject *m, PyObject *args);
 
 /* ---- share ---- */

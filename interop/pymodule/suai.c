@@ -244,12 +244,12 @@ static int parse_version(PyObject *dict, parsed *p)
 /* Reads an integer or any object with __index__ except text. */
 static int parse_int(PyObject *o, const char *key, int64_t *out)
 {
-	if (PyLong_CheckExact(o)) { /* saves a call */
-		*out = PyLong_AsLongLong(o);
-		return *out == -1 && PyErr_Occurred() ? -1 : 0;
-	}
 	if (!PyIndex_Check(o)) return malformed(PyExc_TypeError, key, "must hold integers", o);
-	return usmb_parse_dim(o, out, key);
+	if (usmb_parse_dim(o, out, key) == 0) return 0;
+	if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return -1;
+	PyErr_Clear();
+	usmb_raise(PyExc_ValueError, WHERE "'%s' must hold integers of 64 bits, found a larger one", key);
+	return -1;
 }
 
 /* Reads a tuple of integers; returns its length, or -1. */

@@ -250,7 +250,7 @@ int usmb_parse_dim(PyObject *o, int64_t *out, const char *what)
 		usmb_raise(PyExc_TypeError, "%s takes integers, not %s", what, usmb_type_name(o, type, sizeof type));
 		return -1;
 	}
-	PyObject *n = PyNumber_Index(o);
+	PyObject *n = PyLong_CheckExact(o) ? Py_NewRef(o) : PyNumber_Index(o);
 	if (!n) return -1;
 	*out = PyLong_AsLongLong(n);
 	Py_DECREF(n);

@@ -6,12 +6,16 @@ the array, and arrays of integers for neighbouring axes of the view. The arrays
 of a key are read on the host; a mask of the first axes alone is not.
 """
 
+import operator
+
 from . import Array, array_api, empty
 from ._need import numpy
 
 
 def _index_array(k):
-    """Returns a list or an array in a key as a numpy.ndarray of integers or booleans on the host."""
+    """Returns an integer, a sequence or an array in a key as a numpy.ndarray of integers or booleans on the host."""
+    if not isinstance(k, bool) and not hasattr(k, "ndim") and hasattr(type(k), "__index__"):
+        k = operator.index(k)
     x = k.asnumpy() if type(k) is Array else numpy.asarray(k)
     if x.size == 0 and not hasattr(k, "dtype"):  # an empty list has no element type
         x = x.astype(numpy.intp)
@@ -23,13 +27,8 @@ def _index_array(k):
 def _expanded(a, key):
     """Returns the items of a key, with a slice for each axis that it leaves out and arrays as _index_array returns them."""
     items, plain = [], (slice, type(None), type(...))
-    for k in key if type(key) is tuple else (key,):
-        if isinstance(k, plain):
-            items.append(k)
-        elif isinstance(k, int) and not isinstance(k, (bool, numpy.generic)):
-            items.append(k)
-        else:
-            items.append(_index_array(k))
+    for k in key if isinstance(key, tuple) else (key,):
+        items.append(k if isinstance(k, plain) else _index_array(k))
     used = sum(k.ndim if isinstance(k, numpy.ndarray) and k.dtype.kind == "b" else k is not None and k is not ... for k in items)
     if used > a.ndim:
         raise IndexError(f"too many indices: the array has {a.ndim} dimensions, but {used} were indexed")
@@ -62,8 +61,8 @@ def _selection(a, key):
             basic.append(k)
             axis += k is not None
             continue
-        if isinstance(k, int) or k.ndim == 0 and k.dtype.kind != "b":  # checked even if nothing is selected
-            k = _checked(numpy.asarray(k), a.shape[axis], axis)
+        if k.ndim == 0 and k.dtype.kind != "b":  # checked even if nothing is selected
+            k = _checked(k, a.shape[axis], axis)
         if k.dtype.kind != "b":
             found, width = [k], 1
             extents.append((len(arrays), a.shape[axis], axis))

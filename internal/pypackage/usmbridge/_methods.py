@@ -257,7 +257,9 @@ def _diagonal(a, offset, axis1, axis2):
 
 def _dot(a, b, out):
     b = _beside(b, a)
-    if type(b) is not Array or 0 in (a.ndim, b.ndim):
+    if type(b) is not Array:
+        b = _api()._beside(b, a)  # as numpy.dot, where a number is an array of its own type
+    if 0 in (a.ndim, b.ndim):
         return _stored(_api().multiply(a, b), out)
     r = _api().tensordot(a, b, axes=([a.ndim - 1], [max(b.ndim - 2, 0)]))
     return _stored(r, out)

@@ -265,7 +265,11 @@ def copied(o, may_copy, want):
         except (TypeError, ValueError, BufferError, NotImplementedError):  # not a buffer of numbers
             return None
     else:
-        return None
+        try:
+            n = numpy.asarray(_native._of_swapped(o))
+        except (TypeError, BufferError):  # not a buffer of numbers in the other byte order
+            return None
+        n = n.view(n.dtype.newbyteorder())
     native = n.dtype if n.dtype.isnative else n.dtype.newbyteorder("=")
     try:
         DType(native)

@@ -122,9 +122,7 @@ def _in_place(name):
             if type(x) is Array and (x.usm_type is not None or (x.ndim and a.usm_type is not None)):
                 array_api._find((a, x))
             _by_numpy(name, a, x)
-        elif name == "divide" and str(a.dtype).startswith(("bool", "int", "uint")):
-            raise TypeError(f"divide: the result is floating-point, which is not cast to {a.dtype} in place")
-        elif type(x) is Array and x.dtype != a.dtype and _widens(name, a, x):
+        elif _widens(name, a, x):
             # dpnp has no such cast of its results.
             r = array_api._run("", name, (a, x), {})
             if r.shape != a.shape:
@@ -138,13 +136,16 @@ def _in_place(name):
 
 
 def _widens(name, a, b):
-    """Reports whether the result of a and b has another type than a, to which NumPy casts in place."""
-    try:
-        wide = numpy.result_type(a.dtype, b.dtype)
-    except TypeError:  # a type that NumPy lacks
+    """Reports whether NumPy computes a and b, an Array or a number, in another type than that of a, to which it casts in place.
+
+    TypeError if there is no such cast.
+    """
+    if not isinstance(a.dtype, numpy.dtype):
         return False
+    other = b.dtype if type(b) is Array else numpy.dtype("bool") if isinstance(b, bool) else next(t for t in (int, float, complex) if isinstance(b, t))
+    wide = getattr(numpy, _UFUNCS.get(name, name)).resolve_dtypes((a.dtype, other, None))[-1]
     if not numpy.can_cast(wide, a.dtype, "same_kind"):
-        raise TypeError(f"{name}: the result is {wide}, which is not cast to {a.dtype} in place")
+        raise TypeError(f"{name}: the result is {wide}, which is not cast to {a.dtype} in place; use it without the assignment")
     return wide != a.dtype
 
 

@@ -65,7 +65,7 @@ _TABLE = {
 (x, /, *, axis=None, dtype=None, keepdims=False): prod sum
 (x, /, *, axis=None, correction=0.0, keepdims=False): std var
 (x, /, *, axis=None, dtype=None, include_initial=False): cumulative_prod cumulative_sum
-(x, /, *, axis=-1, n=1, prepend=None, append=None): diff
+(x, /, n=1, *, axis=-1, prepend=None, append=None): diff
 (x, /, *, axis=-1, descending=False, stable=True): argsort sort
 (x, /, min=None, max=None): clip
 (x, /, *, k=0): tril triu
@@ -133,6 +133,8 @@ _functions = {
     (False, "", "sort"): _sort,
     (False, "", "argsort"): _argsort,
     (True, "", "expand_dims"): lambda x, axis: _dpnp.tensor.expand_dims(x, axis=axis),
+    (True, "", "diff"): lambda x, n, **kwargs: _dpnp.tensor.diff(x, n=n, **kwargs),
+    (True, "", "repeat"): lambda x, repeats, **kwargs: _dpnp.tensor.repeat(x, _python_integer(repeats), **kwargs),
 }
 for _usm_too in (False, True):
     _functions[_usm_too, "", "_get_item"] = lambda x, key: x[key[0]]
@@ -201,12 +203,26 @@ def _with_checked_exponent(function):
     return checked
 
 
+def _with_shapes(function, name):
+    """Returns a product of NumPy's or dpnp's arrays whose errors have the shapes."""
+
+    def product(x1, x2, **kwargs):
+        try:
+            return function(x1, x2, **kwargs)
+        except ValueError as e:
+            raise ValueError(f"{name}: the shapes {numpy.shape(x1)} and {numpy.shape(x2)} do not fit: {e}") from None
+
+    return product
+
+
 def _function(usm, module, name):
     found = _functions.get((usm, module, name))
     if found is None:
         # dpnp.tensor has the functions of the main namespace and is faster than dpnp.
         library = getattr(_dpnp if usm else numpy, module) if module else _dpnp.tensor if usm else numpy
         found = function = getattr(library, name)
+        if name in ("matmul", "tensordot", "vecdot"):
+            function = _with_shapes(function, name)
         if name in _SUMS:
             found = _with_wide_sums(function)
         elif usm and name in _COMPLEX_BY_NUMPY:
@@ -429,10 +445,15 @@ def _end_use(args):
         raise failure
 
 
+def _python_integer(x):
+    """Returns integers of NumPy as Python's: dpnp takes no others as axes and counts."""
+    return int(x) if isinstance(x, numpy.integer) else x
+
+
 def _computed(usm, module, name, args, kwargs, convert, begin=None):
     args = [_native(x, convert) for x in args]
     if kwargs:
-        kwargs = {k: _native(x, convert) for k, x in kwargs.items()}
+        kwargs = {k: _python_integer(_native(x, convert)) for k, x in kwargs.items()}
     if begin is not None:
         begin()
     return _function(usm, module, name)(*args, **kwargs)
@@ -509,16 +530,17 @@ def _run(module, name, args, kwargs):
 _QUICK = {
     "x, /": """
     if type(x) is Array and x.usm_type is None:
-        return _of_numpy(numpy.{0}(_ndarray(x)))""",
+        return _of_numpy({0}(_ndarray(x)))""",
     "x1, x2, /": """
     if type(x1) is Array and x1.usm_type is None:
         if type(x2) is Array and x2.usm_type is None:
-            return _of_numpy(numpy.{0}(_ndarray(x1), _ndarray(x2)))
+            return _of_numpy({0}(_ndarray(x1), _ndarray(x2)))
         if type(x2) in _NUMBERS:
-            return _of_numpy(numpy.{0}(_ndarray(x1), x2))""",
+            return _of_numpy({0}(_ndarray(x1), x2))""",
 }
 _NUMBERS = frozenset((bool, int, float, complex))
 _ndarray = numpy.asarray
+_matmul = _with_shapes(numpy.matmul, "matmul")
 
 
 def _source(module, name, parameters):
@@ -537,7 +559,8 @@ def _source(module, name, parameters):
     lines = [
         f"def {name}({parameters}):",
         f'    "{name} of the array API standard, computed by dpnp or NumPy."',
-        *(_QUICK.get(parameters, "").format(name).split("\n") if not module else ()),
+        *(["    if isinstance(arrays, (list, tuple)): arrays = tuple(arrays)"] if positional == ["arrays"] else ()),  # subclasses
+        *(_QUICK.get(parameters, "").format("_matmul" if name == "matmul" else f"numpy.{name}").split("\n") if not module else ()),
         f"    kw = {{{', '.join(f'{p!r}: {p}' for p in keywords)}}}",
         *(f"    if {p} is not None: kw[{p!r}] = {p}" for p in optional),
         f"    return _run({module!r}, {name!r}, ({', '.join(positional)},), kw)",
@@ -730,7 +753,7 @@ def asnumpy(x, /):
     return x.asnumpy() if type(x) is Array else numpy.asarray(x)
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in ("contextlib", "gc", "sys", "threading", "types", "numpy", "Array", "DType", "VERSIONS")]
+__all__ = [name for name in globals() if (not name.startswith("_") or name.startswith("__array")) and name not in ("contextlib", "gc", "sys", "threading", "types", "numpy", "Array", "DType", "VERSIONS")]
 
 
 def __dir__():

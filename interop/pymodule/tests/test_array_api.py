@@ -1,5 +1,6 @@
 """usmbridge.array_api: the functions of the standard, computed by dpnp or NumPy."""
 
+import collections
 import gc
 import operator
 import weakref
@@ -269,3 +270,35 @@ def test_float16_quotients_do_not_underflow(xp, np, place):
     a //= b
     assert a.tolist() == want
     assert abs(xp.logaddexp(ub.asarray([-2.505859375], dtype="float16", **place), ub.asarray([-0.07238], dtype="float16", **place)).item() - 0.0117) < 1e-5
+
+
+Pair = collections.namedtuple("Pair", "x y")
+
+
+class Row(list):
+    pass
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "sum", "max", "sort", "flip", "cumulative_sum", "count_nonzero", "diff", "concat", "stack", "expand_dims"])
+@pytest.mark.parametrize("integer", ["int8", "uint8", "int64"])
+def test_integers_of_numpy_are_axes(xp, np, place, name, integer):
+    a = ub.asarray(np.arange(6).reshape(2, 3) % 4, **place, copy=True)
+    f, axis = getattr(xp, name), np.dtype(integer).type(1)
+    x = [a, a] if name in ("concat", "stack") else a
+    assert f(x, axis=axis).tolist() == f(x, axis=1).tolist()
+    assert xp.repeat(a, np.dtype(integer).type(2), axis=axis).tolist() == xp.repeat(a, 2, axis=1).tolist()
+
+
+def test_arguments_that_numpy_takes(xp, np, place):
+    n = np.array([[1, 4, 9, 16], [0, 0, 5, 1]])
+    a = ub.asarray(n, **place, copy=True)
+    assert xp.diff(a, 2).tolist() == np.diff(n, 2).tolist() and xp.diff(a, n=1, axis=0).tolist() == np.diff(n, axis=0).tolist()
+    for f, g in ((xp.stack, np.stack), (xp.concat, np.concatenate)):
+        assert f(Pair(a, a)).tolist() == f(Row([a, a])).tolist() == g(Pair(n, n)).tolist()
+
+
+def test_errors_of_products_have_the_shapes(xp, np, place):
+    a, b = ub.zeros((3, 4), **place), ub.zeros((2, 5), **place)
+    for product in (xp.matmul, xp.linalg.matmul, operator.matmul, xp.vecdot, lambda a, b: xp.tensordot(a, b, axes=1)):
+        with pytest.raises(ValueError, match=r"\(3, 4\) and \(2, 5\)"):
+            product(a, b)

@@ -150,6 +150,29 @@ def test_sources(np):
             ub.asarray(o, copy=False)
 
 
+def test_byte_order_of_foreign_buffers(np):
+    """Exporters that memoryview does not know, with the formats of struct."""
+    buffers = peer("_testbuffer")
+    for c in "?bhiqBHIQefd":
+        for order in ("", "1", "@", "=", "<", ">", "!", "@1", ">1", "!1"):
+            for shape, values in (([3], [1, 0, 1]), ([2, 2], [1, 0, 1, 1])):
+                o = buffers.ndarray(values, shape=shape, format=order + c, flags=buffers.ND_WRITABLE)
+                want = np.reshape(values, shape)
+                for where in ({}, {"device": "host"}):
+                    a = ub.asarray(o, **where)
+                    assert a.tolist() == want.tolist() and a.dtype == np.asarray(o).dtype.newbyteorder("="), (order, c)
+                swapped = order[:1] in ("!", ">") and a.itemsize > 1
+                if swapped:
+                    with pytest.raises(ValueError, match="byte order"):
+                        ub.asarray(o, copy=False)
+                else:
+                    a[...] = 0
+                    assert not np.any(o)
+    for wrong in ("!2h", ">hh", ">"):
+        with pytest.raises((TypeError, ValueError)):
+            ub.asarray(buffers.ndarray([(1, 1)] if "h" in wrong else [], shape=[1] if "h" in wrong else [0], format=wrong))
+
+
 REFUSED = {
     "object": ([1, None], object, 'x.astype("float64")'),
     "<U1": (["a", "b"], None, "numpy.unique"),

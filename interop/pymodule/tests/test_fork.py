@@ -51,7 +51,7 @@ VIEWS = {
         itemsize mT nbytes ndim ravel readonly real release reshape shape size squeeze strides swapaxes tobytes tolist transpose typestr usm_type
         view __round__""",
     "usmbridge": "Array DType Device SyclContext SyclQueue asarray cute from_dlpack from_usm_array_interface set_default",
-    "array_api": """e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 linalg fft asarray astype
+    "array_api": """__array_api_version__ __array_namespace_info__ e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 linalg fft asarray astype
         from_dlpack can_cast finfo iinfo isdtype result_type asnumpy""",
 }
 # Names that need a device of CUDA's backend: an AttributeError elsewhere.

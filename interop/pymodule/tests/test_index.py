@@ -1,5 +1,7 @@
 """Indexing by integer and boolean arrays, and Arrays as indices and shapes, compared with NumPy. robust/test_twins.py draws the keys."""
 
+import array
+import collections
 import operator
 
 import pytest
@@ -117,3 +119,28 @@ def test_an_array_of_integers_is_a_shape(np):
                 assert outcome(lambda: do(ub, key)) == outcome(lambda: do(np, k)), (value, key)
     for key in (np.asarray([1, 0]), *copies(np.asarray([1, 0]))):
         assert ub.zeros((2, 3)).transpose(key).shape == (3, 2)
+
+
+Key = collections.namedtuple("Key", "x y")
+
+
+class One:
+    def __index__(self):
+        return 1
+
+
+def test_sequences_and_integers_of_all_kinds(np, dpnp):
+    """As NumPy: each sequence but a tuple is an array of indices, in a tuple also a tuple."""
+    n = np.arange(24).reshape(2, 3, 4)
+    for key in (range(2), [0, 1], collections.deque([1, 0]), array.array("b", [1]), (range(2), range(2)), ((0, 1),), ((0, 1), (1, 2)), ([0, 1], One()), (One(), [0, 1]),
+                (One(), slice(None), (1, 2)), Key([0, 1], [2, 0]), Key(One(), np.int8(1)), (..., (3, 0)), ((0, 1), None, (True, False, True)), ((True, False),), (range(0),)):
+        for where in places(["shared", "device"]):
+            a = ub.asarray(n, copy=True, **where)
+            want = n[key]
+            assert np.array_equal(a[key].asnumpy(), want), (key, where)
+            b = n.copy()
+            a[key], b[key] = 7, 7
+            assert np.array_equal(a.asnumpy(), b), (key, where)
+            for wrong in ("x", (0, "x"), {}, (range(3),), (1.5, range(2))):
+                with pytest.raises(IndexError):
+                    a[wrong]

@@ -544,3 +544,20 @@ def test_other_types_with_universal_functions(np):
 def test_like(np, device):
     for place in places(["shared"]):
         assert type(np.asarray([1, 2], like=ub.ones(2, **place))) is np.ndarray and np.arange(3, like=ub.ones(2, **place)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("op", IN_PLACE)
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float32"])
+def test_numbers_that_numpy_does_not_cast_in_place(np, place, op, dtype):
+    """TypeError where NumPy has it, and the array is unchanged."""
+    for number in (True, 2, 1.5, 1j):
+        n = np.array([1, 0, 1]).astype(dtype)
+        a = ub.asarray(n, **place, copy=True)
+        try:
+            m = op(n.copy(), number)
+        except TypeError:
+            with pytest.raises(TypeError):
+                op(a, number)
+            assert a.tolist() == n.tolist()
+        else:
+            assert op(a, number) is a and a.tolist() == m.tolist()

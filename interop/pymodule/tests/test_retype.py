@@ -18,8 +18,8 @@ def test_view_of_narrow_types(np):
         with pytest.raises(ValueError):
             a.view("float6_e2m3fn")
         assert a[0, :6].view("float6_e2m3fn").shape == (8,) and a[0, 2:5].view("float6_e3m2fn").nbytes == 3
-    with pytest.raises(TypeError):
-        a.view(None)
+    for v in (a.view(), a.view(None), a.view(dtype=None)):
+        assert v.dtype == a.dtype and v.shape == a.shape and v._pointer == a._pointer and v is not a
     with pytest.raises(ValueError, match="0-d"):
         ub.asarray(1.0).view("int8")
     assert ub.asarray(1.0).view("int64").item() == 0x3FF0000000000000

@@ -228,3 +228,23 @@ def test_objects_with_numpys_own_protocols(np):
 
     with pytest.raises((TypeError, ValueError, BufferError)):
         ub.asarray(Strange())
+
+
+def test_numbers_of_numpy_are_numbers(np):
+    """They are in new memory in the default place, as Python's numbers."""
+    for name in DTYPES:
+        x = np.dtype(name).type(1)
+        for where in ({}, dict(device="host")):
+            a, b = ub.asarray(x, **where), ub.asarray(1.0, **where)
+            assert a.dtype == name and a.shape == () and not a.readonly and (a.usm_type, a.device) == (b.usm_type, b.device)
+            a[...] = 0
+            assert a.item() == 0 and x == 1
+    with pytest.raises(ValueError):
+        ub.asarray(np.float64(1), copy=False)
+
+
+@pytest.mark.parametrize("numbers", [[2**63, -1], [2**64, 0], [-(2**63) - 1], -(2**70)])
+def test_integers_of_no_integer_type(np, numbers):
+    with pytest.raises(OverflowError, match='dtype="float64"'):
+        ub.asarray(numbers)
+    assert np.array_equal(ub.asarray(numbers, dtype="float64").asnumpy(), np.asarray(numbers, "float64"))

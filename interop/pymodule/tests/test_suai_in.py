@@ -389,3 +389,12 @@ def test_no_elements_use_no_address(device, dpnp, np):
             assert (a + 1).shape == want and ub.asarray(Holder(a)).shape == want
         for place in (dict(device="host"), dict(usm_type="device")):
             assert ub.array_api.linalg.diagonal(ub.zeros(shape, **place), offset=offset).shape == want
+
+
+@pytest.mark.parametrize("key", ["shape", "strides", "offset"])
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 1 << 200])
+def test_integers_of_more_than_64_bits(key, number):
+    holder = Holder(ub.ones(4), **{key: number if key == "offset" else (number,)})
+    for function in (ub.asarray, ub.from_usm_array_interface):
+        with pytest.raises(ValueError, match=key):
+            function(holder)
