@@ -24,10 +24,10 @@
 // # Element types
 //
 // The supported types are those that both NumPy and usmarray have: bool, int8 to int64, uint8 to uint64,
-// float16 to float64, complex64, complex128. Big-endian files are converted while they are read. Written
-// files are little-endian. Structured types, objects (pickles, which can run code), text, dates, raw bytes
-// and extended precision return usmarray.ErrType. So does writing a type that NumPy lacks, such as
-// bfloat16; use package safetensors for these.
+// float16 to float64, complex64, complex128, by all names that numpy.load reads. Big-endian files are
+// converted while they are read. Written files are little-endian. Structured types, objects (pickles, which
+// can run code), text, dates, raw bytes and extended precision return usmarray.ErrType. So does writing a
+// type that NumPy lacks, such as bfloat16; use package safetensors for these.
 //
 // # Contexts
 //

@@ -18,6 +18,24 @@ var types = map[string]usmarray.DataType{
 	"c8": usmarray.Complex64, "c16": usmarray.Complex128,
 }
 
+// spellings maps NumPy's other names for element types to type strings. Those of one character can follow a byte order.
+var spellings = func() map[string]string {
+	m := map[string]string{}
+	for s, all := range map[string]string{
+		"b1": "? bool bool_",
+		"i1": "b int8 byte", "i2": "h int16 short", "i4": "i int32 intc", "i8": "l q p n int64 int int_ long longlong intp",
+		"u1": "B uint8 ubyte", "u2": "H uint16 ushort", "u4": "I uint32 uintc",
+		"u8": "L Q P N uint64 uint ulong ulonglong uintp",
+		"f2": "e float16 half", "f4": "f float32 single", "f8": "d float64 double float",
+		"c8": "F complex64 csingle", "c16": "D complex128 cdouble complex",
+	} {
+		for _, name := range strings.Fields(all) {
+			m[name] = s
+		}
+	}
+	return m
+}()
+
 var names = func() map[usmarray.DataType]string {
 	m := map[usmarray.DataType]string{}
 	for s, dt := range types {
@@ -59,6 +77,9 @@ func parseDescr(s string) (usmarray.DataType, byteOrder, error) {
 		}
 	}
 	if dt, ok := types[rest]; ok {
+		return dt, order, nil
+	}
+	if dt, ok := types[spellings[rest]]; ok && (rest == s || len(rest) == 1) {
 		return dt, order, nil
 	}
 	if rest != "" {

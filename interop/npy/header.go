@@ -39,6 +39,9 @@ func readHeader(src *transfer.Source) (h Header, e transfer.Elements, err error)
 	if err := src.ReadFull(first, 0); err != nil {
 		return h, e, err
 	}
+	if string(first[:min(len(first), 2)]) == "PK" {
+		return h, e, formatError("a zip archive (.npz, of numpy.savez); extract it, each of its .npy files is one array")
+	}
 	if n := min(len(first), len(magic)); string(first[:n]) != magic[:n] {
 		return h, e, formatError("invalid magic (got %q, want %q)", first[:n], magic)
 	}

@@ -3,6 +3,7 @@ package npy_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -54,6 +55,8 @@ func TestHeaders(t *testing.T) {
 		"{'descr': 'f4', 'fortran_order': False, 'shape': (6,)}":             nil,
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4)}":          nil,
 
+		"{'descr': 'float32', 'fortran_order': False, 'shape': (6,)}": nil,
+
 		"": npy.ErrFormat, "{": npy.ErrFormat, "{}": npy.ErrFormat, "[]": npy.ErrFormat, "None": npy.ErrFormat,
 		"{'descr': '<f4', 'fortran_order': False}":                                              npy.ErrFormat,
 		"{'descr': '<f4', 'shape': (2, 3)}":                                                     npy.ErrFormat,
@@ -90,6 +93,7 @@ func TestHeaders(t *testing.T) {
 		"{'descr': '|V2', 'fortran_order': False, 'shape': (2,)}":                        usmarray.ErrType,
 		"{'descr': '<f16', 'fortran_order': False, 'shape': (1,)}":                       usmarray.ErrType,
 		"{'descr': '<c32', 'fortran_order': False, 'shape': (1,)}":                       usmarray.ErrType,
+		"{'descr': '<float32', 'fortran_order': False, 'shape': (1,)}":                   usmarray.ErrType,
 		"{'descr': '<f3', 'fortran_order': False, 'shape': (1,)}":                        usmarray.ErrType,
 		"{'descr': '', 'fortran_order': False, 'shape': (1,)}":                           usmarray.ErrType,
 	} {
@@ -103,6 +107,43 @@ func TestHeaders(t *testing.T) {
 		require.ErrorIs(t, err, want, text)
 		op := testenv.As[*npy.OpError](t, err)
 		require.Equal(t, "NewFile", op.Op)
+	}
+}
+
+// TestSpellings checks that element types are read by each name that numpy.load reads, with its size and byte order.
+func TestSpellings(t *testing.T) {
+	dir := t.TempDir()
+	runPython(t, dir, `
+import numpy as np, json, string
+names = [*string.ascii_letters, "?", "bool", "bool_", *np.typecodes["All"], *np.sctypeDict]
+found = {}
+for name in {order + n for n in names if isinstance(n, str) for order in ("", "<", ">", "=", "|")}:
+    try:
+        d = np.lib.format.descr_to_dtype(name)
+    except TypeError:
+        continue
+    if d.kind in "biufc" and d.itemsize <= 8 * (1 + (d.kind == "c")):
+        found[name] = [d.name, not d.isnative]
+json.dump(found, open("found.json", "w"))
+`)
+	var found map[string][2]any
+	require.NoError(t, json.Unmarshal(testenv.Must(os.ReadFile(filepath.Join(dir, "found.json")))(t), &found))
+	require.Contains(t, found, "?")
+	for name, want := range found {
+		f, err := open(file("{'descr': '"+name+"', 'fortran_order': False, 'shape': (1,)}", 16))
+		require.NoError(t, err, name)
+		h := f.Header()
+		require.Equal(t, want, [2]any{h.DataType.String(), h.BigEndian}, name)
+		require.NoError(t, f.Close())
+	}
+}
+
+// TestArchive checks that the error of an .npz file names it.
+func TestArchive(t *testing.T) {
+	for _, begin := range []string{"PK\x03\x04", "PK\x05\x06", "PK"} {
+		_, err := open([]byte(begin + strings.Repeat("\x00", 30)))
+		require.ErrorIs(t, err, npy.ErrFormat)
+		require.ErrorContains(t, err, ".npz")
 	}
 }
 
