@@ -45,8 +45,8 @@ if _drivers:
 
 # The functions and methods that usmbridge._methods defines.
 _FUNCTIONS = "arange array concat empty_like eye full full_like linspace ones ones_like stack zeros_like".split()
-_METHODS = """__round__ all any argmax argmin argsort clip conj cumprod cumsum diagonal dot flags flatten imag mT max mean min nonzero prod
-ravel real repeat round searchsorted sort squeeze std sum swapaxes take var"""
+_METHODS = """__round__ all any argmax argmin argpartition argsort clip conj conjugate cumprod cumsum diagonal dot dump flags flat flatten
+imag mT max mean min nonzero partition prod ravel real repeat round searchsorted sort squeeze std sum swapaxes take tofile trace var"""
 
 
 class _Lazy:

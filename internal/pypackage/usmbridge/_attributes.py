@@ -26,9 +26,23 @@ def find(name):
             raise AttributeError(f"usmbridge.{name} needs another package: {e}") from e
         return sys.modules[f"usmbridge.{name}"]
     else:
-        raise AttributeError(f"module 'usmbridge' has no attribute {name!r}")
+        raise AttributeError(f"module 'usmbridge' has no attribute {name!r}{_instead(name)}")
     setattr(usmbridge, name, found)
     return found
+
+
+def _instead(name):
+    """Returns where an attribute that the package lacks can be found, for messages. It loads no other module of the package."""
+    if name.startswith("_"):
+        return ""
+    from importlib.resources import files
+    try:
+        stub = files(usmbridge).joinpath("array_api.pyi").read_text()
+    except OSError:  # a program bundled without stubs
+        stub = ""
+    if f"\ndef {name}(" in stub or f"\n{name}: " in stub:
+        return f"; use usmbridge.array_api.{name}"
+    return f"; usmbridge.array_api has the functions of the array API, and NumPy's functions, such as numpy.{name} if it exists, take numpy.asarray(a)"
 
 
 def names():

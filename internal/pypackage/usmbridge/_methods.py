@@ -6,6 +6,7 @@ Otherwise the function of array_api is called.
 """
 
 import operator
+import pickle
 
 from usmbridge import Array, asarray, empty, zeros
 
@@ -19,12 +20,16 @@ argmax(axis=None, out=None, *, keepdims=False): Return the index of the first ma
     a.argmax(axis=1).tolist() -> [0, 0]
 argmin(axis=None, out=None, *, keepdims=False): Return the index of the first minimum.
     a.argmin(axis=1).tolist() -> [1, 2]
+argpartition(kth, axis=-1, kind=None): Return indices that partition the elements: those that sort them.
+    a.argpartition(1).tolist() -> [[1, 2, 0], [2, 1, 0]]
 argsort(axis=-1, kind=None, *, stable=None): Return the indices that sort the elements.
     a.argsort().tolist() -> [[1, 2, 0], [2, 1, 0]]
 clip(min=None, max=None, out=None): Return the elements, limited to a range.
     a.clip(2, 5).tolist() -> [[3, 2, 2], [5, 5, 4]]
 conj(): Return the complex conjugates; the Array itself if it is real.
     (a[0] * 1j).conj().imag.tolist() -> [-3.0, -1.0, -2.0]
+conjugate(): Return the complex conjugates, as `conj`.
+    (a[0] * 1j).conjugate().imag.tolist() -> [-3.0, -1.0, -2.0]
 cumprod(axis=None, dtype=None, out=None): Return the cumulative products.
     a.cumprod(axis=1).tolist() -> [[3, 3, 6], [6, 30, 120]]
 cumsum(axis=None, dtype=None, out=None): Return the cumulative sums.
@@ -33,6 +38,8 @@ diagonal(offset=0, axis1=0, axis2=1): Return a view of the elements on a diagona
     a.diagonal(offset=1).tolist() -> [1, 4]
 dot(b, out=None): Return the product with an array: of vectors, matrices or numbers, as numpy.dot does.
     a.dot([1, 0, 2]).tolist() -> [7, 14]
+dump(file): Write a pickle of the Array to a file.
+    f = __import__("io").BytesIO(); a.dump(f); __import__("pickle").loads(f.getvalue()).shape -> (2, 3)
 flatten(order="C"): Return a copy with one axis.
     a.flatten(order="F").tolist() -> [3, 6, 1, 5, 2, 4]
 max(axis=None, out=None, keepdims=False): Return the maximum.
@@ -43,6 +50,8 @@ min(axis=None, out=None, keepdims=False): Return the minimum.
     a.min().item() -> 1
 nonzero(): Return the indices of the elements that are not zero, one Array for each axis.
     [i.tolist() for i in (a > 4).nonzero()] -> [[1, 1], [0, 1]]
+partition(kth, axis=-1, kind=None): Move the elements so that kth is where sorting puts it: sort them in place.
+    a.partition(1); a.tolist() -> [[1, 2, 3], [4, 5, 6]]
 prod(axis=None, dtype=None, out=None, keepdims=False): Return the product.
     a.prod(axis=0).tolist() -> [18, 5, 8]
 ravel(order="C"): Return a contiguous Array with one axis: a view if the elements lie in that order.
@@ -65,6 +74,10 @@ swapaxes(axis1, axis2): Return a view with two axes exchanged.
     a.swapaxes(0, 1).shape -> (3, 2)
 take(indices, axis=None, out=None, mode="raise"): Return the elements at indices.
     a.take([0, -1], axis=1).tolist() -> [[3, 2], [6, 4]]
+tofile(fid, sep="", format="%s"): Write the elements to a file as bytes or text, as NumPy does.
+    f = __import__("tempfile").TemporaryFile(); a.tofile(f); f.tell() -> 48
+trace(offset=0, axis1=0, axis2=1, dtype=None, out=None): Return the sum of the elements on a diagonal of two axes.
+    a.trace().item() -> 8
 var(axis=None, dtype=None, out=None, ddof=0, keepdims=False): Return the variance.
     a.var(axis=0).tolist() -> [2.25, 4.0, 1.0]
 """
@@ -108,10 +121,14 @@ _PARAMETERS = {
     "device": "optional\n    The device, as for `empty`.",
     "dtype": "str, numpy.dtype or scalar type, optional\n    Element type of the result.",
     "endpoint": "bool\n    Whether `stop` is the last number.",
+    "fid": "file or path\n    Where to write.",
+    "file": "file or path\n    Where to write.",
     "fill_value": "number or array_like\n    The value of every element. An array or a nested sequence is broadcast.",
+    "format": "str\n    The format of an element in text.",
     "indices": "int, sequence or array of int\n    The indices, on a host or beside the Array.",
     "interprocess": "{None, False, True, \"readonly\"}\n    As for `empty`.",
     "k": "int\n    The diagonal: positive above the main one.",
+    "kth": "int or sequence of int\n    The places that sorting would give their elements.",
     "keepdims": "bool\n    Whether reduced axes stay, with length 1.",
     "kind": "optional\n    Ignored: every sort is stable.",
     "max": "number or array, optional\n    The largest value.",
@@ -125,6 +142,7 @@ _PARAMETERS = {
     "order": '{"C", "F", "A", "K"}\n    Order of the elements in new memory, or in which they are read: row-major,\n    column-major, column-major if the memory is, or that of the memory.',
     "out": "Array, optional\n    Where the result is written; it is returned.",
     "repeats": "int, sequence or array of int\n    How often.",
+    "sep": "str\n    What separates elements in text; empty for bytes.",
     "shape": "int or sequence of int\n    The length of each axis.",
     "side": '{"left", "right"}\n    The side of elements that are equal.',
     "sorter": "array of int, optional\n    The indices that sort the Array.",
@@ -225,6 +243,18 @@ def _argsort(a, axis, kind, stable):
     return _api().argsort(a, axis=axis)
 
 
+def _argpartition(a, kth, axis, kind):
+    a, axis = _flat(a, axis)
+    _check_kth(a, kth, axis)
+    return _api().argsort(a, axis=axis)
+
+
+def _check_kth(a, kth, axis):
+    for k in kth if isinstance(kth, (list, tuple)) else (kth,):
+        if not -a.shape[axis] <= operator.index(k) < a.shape[axis]:
+            raise ValueError(f"partition: kth {k} is out of bounds for an axis of {a.shape[axis]}")
+
+
 def _clip(a, low, high, out):
     limits = [x if x is None else _beside(x, a) for x in (low, high)]
     dtype = _api().result_type(a, *(x for x in limits if x is not None))
@@ -234,6 +264,9 @@ def _clip(a, low, high, out):
 
 def _conj(a):
     return _api().conj(a) if _kind(a) == _COMPLEX else a
+
+
+_conjugate = _conj
 
 
 def _cumulative(name):
@@ -265,6 +298,14 @@ def _dot(a, b, out):
     return _stored(r, out)
 
 
+def _dump(a, file):
+    if hasattr(file, "write"):
+        pickle.dump(a, file, protocol=5)
+    else:
+        with open(file, "wb") as f:
+            _dump(a, f)
+
+
 def _ordered(a, order):
     """Returns a view with the axes in the order in which ravel reads them."""
     flags = a.flags
@@ -290,6 +331,11 @@ def _mean(a, axis, dtype, out, keepdims):
     dtype = _sum_type(a, dtype, out)
     r = _api().mean(a if dtype is None else a.astype(dtype, copy=False), axis=axis, keepdims=keepdims)
     return _stored(r if dtype is None else r.astype(dtype, copy=False), out)
+
+
+def _partition(a, kth, axis, kind):
+    _check_kth(a, kth, _axis(a, axis))
+    _sort(a, axis, kind, None)
 
 
 def _repeat(a, repeats, axis):
@@ -352,6 +398,14 @@ def _take(a, indices, axis, out, mode):
         raise ValueError(f'take: mode must be "raise", "wrap" or "clip", not {mode!r}')
     r = a[(slice(None),) * axis + (i,)]
     return _stored(r if i.ndim else r.copy(), out)
+
+
+def _tofile(a, fid, sep, format):
+    a.asnumpy().tofile(fid, sep, format)
+
+
+def _trace(a, offset, axis1, axis2, dtype, out):
+    return _plain("sum", _diagonal(a, offset, axis1, axis2), out, axis=-1, dtype=dtype)
 
 
 def _variance(a, axis, ddof, keepdims, name="var"):
@@ -484,6 +538,11 @@ def _part(i, doc):
     return property(get, lambda a, value: get(a).__setitem__(..., value), doc=doc)
 
 
+def _flat_view(self):
+    r = _ravel(self, "C")
+    return r if self.flags.c_contiguous else r.as_readonly()
+
+
 def _mT(self):
     if self.ndim < 2:
         raise ValueError(f"mT: a matrix has two dimensions, the array has {self.ndim}")
@@ -504,7 +563,7 @@ def _docstring(name, names, summary, example):
     lines = [summary, ""]
     if names:
         lines += ["Parameters", "----------", *(f"{p} : {_PARAMETERS[p]}" for p in names), ""]
-    if name != "sort":
+    if name not in ("dump", "partition", "sort", "tofile"):
         lines += ["Returns", "-------", "tuple of Array" if name == "nonzero" else "Array", ""]
     lines += ["Examples", "--------", ">>> import usmbridge as ub", '>>> a = ub.asarray([[3, 1, 2], [6, 5, 4]], device="host")']
     return "\n".join([*lines, f">>> {code}", result, ""])
@@ -534,6 +593,7 @@ FUNCTIONS = _define(_FUNCTIONS, "")
 METHODS = _define(_TABLE, "Array.")
 METHODS["__round__"] = _round_number
 METHODS["flags"] = property(_Flags, doc="Layout of the memory: ``a.flags.c_contiguous`` or ``a.flags[\"C_CONTIGUOUS\"]``.")
+METHODS["flat"] = property(_flat_view, doc="The elements along one axis: a view if they are contiguous, or a read-only copy.")
 METHODS["mT"] = property(_mT, doc="Transposed matrices: a view with the last two axes exchanged. ValueError for an Array of less than two.")
 METHODS["real"] = _part(0, "Real parts of the elements: a view, or the Array itself if it is real.")
 METHODS["imag"] = _part(1, "Imaginary parts of the elements: a view, or read-only zeros if the Array is real.")

@@ -51,6 +51,7 @@ _DTYPES = {
 _DTYPES["integral"] = _DTYPES["signed integer"] + _DTYPES["unsigned integer"]
 _DTYPES["numeric"] = _DTYPES["integral"] + _DTYPES["real floating"] + _DTYPES["complex floating"]
 globals().update((name, numpy.dtype(name)) for name in _DTYPES["bool"] + _DTYPES["numeric"])
+float16 = numpy.dtype("float16")  # beyond the standard, for SciPy
 
 # The functions that go to the library as they are, by module and parameters.
 _TABLE = {
@@ -660,6 +661,24 @@ def linspace(start, stop, /, num, *, dtype=None, device=None, endpoint=True, usm
     if dtype is None:
         dtype = None if _any_complex((start, stop)) else _real(None, device, usm_type)
     return _create("", "linspace", (start, stop, num), {"endpoint": endpoint}, dtype, device, usm_type)
+
+
+def logspace(start, stop, /, num=50, *, endpoint=True, base=10.0, dtype=None, device=None, usm_type=None):
+    """Returns base to evenly spaced powers, as NumPy's logspace does. It is beyond the standard."""
+    r = pow(base, linspace(start, stop, num, endpoint=endpoint, device=device, usm_type=usm_type))  # noqa: F821
+    return r if dtype is None else astype(r, dtype, copy=False)
+
+
+def diag(x, /, k=0):
+    """Returns a diagonal of a matrix, or a matrix with a vector on a diagonal, as NumPy's diag does. It is beyond the standard."""
+    if type(x) is not Array or x.ndim not in (1, 2):
+        raise ValueError(f"diag takes an Array of 1 or 2 dimensions, not {x.ndim if type(x) is Array else type(x).__name__}")
+    if x.ndim == 2:
+        return linalg.diagonal(x, offset=k)  # noqa: F821
+    n, first = (x.size + k, k) if k > 0 else (x.size - k, -k * (x.size - k))
+    r = zeros((n, n), dtype=x.dtype, usm_type=x.usm_type, device=x._on or "host")
+    r.reshape(-1)[first :: n + 1][: x.size] = x
+    return r
 
 
 def _frequencies(name):

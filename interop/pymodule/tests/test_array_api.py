@@ -302,3 +302,22 @@ def test_errors_of_products_have_the_shapes(xp, np, place):
     for product in (xp.matmul, xp.linalg.matmul, operator.matmul, xp.vecdot, lambda a, b: xp.tensordot(a, b, axes=1)):
         with pytest.raises(ValueError, match=r"\(3, 4\) and \(2, 5\)"):
             product(a, b)
+
+
+def test_names_beyond_the_standard(xp, np, place):
+    """SciPy uses them."""
+    assert xp.float16 == np.float16 and ub.zeros(1, dtype=xp.float16, **place).dtype == "float16"
+    where = {"device": "host"} if "device" in place else place
+    for args, kw in (((0, 2), {}), ((0, 3, 4), {}), ((1, -1, 5), {"endpoint": False, "base": 2.0}), ((0, 1, 3), {"dtype": "float32"})):
+        a = xp.logspace(*args, **kw, **where)
+        want = np.logspace(*args, **kw)
+        assert a.dtype == want.dtype and np.allclose(a.asnumpy(), want) and a.usm_type == ub.empty(0, **where).usm_type
+    for n in (np.arange(1, 4), np.arange(6.0).reshape(2, 3), np.arange(6).reshape(3, 2).T, np.ones(0), np.array([True])):
+        a = ub.asarray(n, copy=True, **place)
+        for k in range(-3, 4):
+            if n.ndim == 1 or -n.shape[0] < k < n.shape[1]:
+                d = xp.diag(a, k)
+                assert d.tolist() == np.diag(n, k).tolist() and d.dtype == n.dtype and d.usm_type == a.usm_type, (n, k)
+    for wrong in (ub.zeros((), **place), ub.zeros((1, 1, 1), **place), np.ones(3)):
+        with pytest.raises(ValueError, match="diag"):
+            xp.diag(wrong)

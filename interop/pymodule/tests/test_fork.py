@@ -47,11 +47,11 @@ VIEWS = {
     "Array": """T __array__ __array_interface__ __array_namespace__ __array_priority__ __arrow_c_array__ __arrow_c_device_array__ __bool__ __class__ __complex__ __delattr__ __dir__
         __dlpack_c_exchange_api__ __dlpack_device__ __doc__ __enter__ __exit__ __float__ __format__ __getattribute__ __getitem__ __getstate__
         __hash__ __index__ __init__ __init_subclass__ __int__ __iter__ __len__ __module__ __new__ __reduce__ __reduce_ex__ __repr__ __setattr__
-        __sizeof__ __str__ __subclasshook__ _alone _end_use _flags _observed _pointer as_readonly asnumpy base conj device diagonal dtype flags interprocess item
-        itemsize mT nbytes ndim ravel readonly real release reshape shape size squeeze strides swapaxes tobytes tolist transpose typestr usm_type
+        __sizeof__ __str__ __subclasshook__ _alone _end_use _flags _observed _pointer as_readonly asnumpy base conj conjugate device diagonal dtype dump flags flat interprocess item
+        itemsize mT nbytes ndim ravel readonly real release reshape shape size squeeze strides swapaxes tobytes tofile tolist transpose typestr usm_type
         view __round__""",
     "usmbridge": "Array DType Device SyclContext SyclQueue asarray cute from_dlpack from_usm_array_interface set_default",
-    "array_api": """__array_api_version__ __array_namespace_info__ e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 linalg fft asarray astype
+    "array_api": """__array_api_version__ __array_namespace_info__ e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 linalg fft asarray astype
         from_dlpack can_cast finfo iinfo isdtype result_type asnumpy""",
 }
 # Names that need a device of CUDA's backend: an AttributeError elsewhere.
@@ -67,11 +67,12 @@ ARGUMENTS = {
         "__array_function__": lambda f, a, b: f(peer("numpy").concatenate, (ub.Array,), ([a, b],), {}), "__array_ufunc__": lambda f, a, b: f(peer("numpy").add, "__call__", a, b),
         "__deepcopy__": lambda f, a, b: f({}), "__setitem__": lambda f, a, b: f(0, 1), "__delitem__": lambda f, a, b: a.__setitem__(0, 1),
         "astype": lambda f, a, b: f("float32"), "clip": lambda f, a, b: f(0, 1), "dot": TWO, "fill": SHAPE, "repeat": SHAPE,
+        "argpartition": lambda f, a, b: f(0), "partition": lambda f, a, b: f(0),
         "searchsorted": lambda f, a, b: a[0].searchsorted(b[0]), "take": lambda f, a, b: f([0]), "to_device": lambda f, a, b: f("gpu"),
     },
     "usmbridge": {
         "arange": SHAPE, "array": lambda f, a, b: f(a), "empty": SHAPE, "zeros": SHAPE, "ones": SHAPE, "eye": SHAPE, "full": lambda f, a, b: f(2, 1), "full_like": lambda f, a, b: f(a, 1),
-        "linspace": lambda f, a, b: f(0, 1, 3), "concat": lambda f, a, b: f([a, b]), "stack": lambda f, a, b: f([a, b]), "devices": lambda f, a, b: f(), "stats": lambda f, a, b: f(),
+        "linspace": lambda f, a, b: f(0, 1, 3), "logspace": lambda f, a, b: f(0, 1, 3), "concat": lambda f, a, b: f([a, b]), "stack": lambda f, a, b: f([a, b]), "devices": lambda f, a, b: f(), "stats": lambda f, a, b: f(),
         "trim": lambda f, a, b: f(),
     },
 }

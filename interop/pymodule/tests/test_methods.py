@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import pickle
 import warnings
 
 import pytest
@@ -105,6 +106,7 @@ METHODS = {
     "argsort": (REAL, by_axis(("kind",), none=True)),
     "clip": (REAL, lambda draw, n: ((), draw(st.sampled_from([{"min": 1}, {"max": 1.5}, {"min": 1, "max": 2}, {"min": [1.5]}])))),
     "conj": (NUMBERS, nothing),
+    "conjugate": (NUMBERS, nothing),
     "cumprod": (NUMBERS, by_axis(("dtype",), none=True)),
     "cumsum": (NUMBERS, by_axis(("dtype",), none=True)),
     "diagonal": (NUMBERS, diagonal),
@@ -122,11 +124,12 @@ METHODS = {
     "sum": (NUMBERS, reduction("dtype")),
     "swapaxes": (NUMBERS, two_axes),
     "take": (NUMBERS, taken),
+    "trace": (NUMBERS, diagonal),
     "var": (NUMBERS, reduction("dtype", "ddof")),
     "real": (NUMBERS, None),
     "imag": (NUMBERS, None),
 }
-VIEWS = {"diagonal", "ravel", "squeeze", "swapaxes", "real", "imag", "conj"}
+VIEWS = {"diagonal", "ravel", "squeeze", "swapaxes", "real", "imag", "conj", "conjugate"}
 
 
 def same(np, r, expected):
@@ -148,7 +151,7 @@ def test_like_numpy(np, dpnp, name, data):
     whole = operand(np, data.draw, dtypes)
     layout = data.draw(st.sampled_from(LAYOUTS))
     n = layout(whole)
-    if name == "diagonal" and n.ndim < 2:
+    if name in ("diagonal", "trace") and n.ndim < 2:
         return
     args, kw = arguments(data.draw, n) if arguments else (None, None)
 
@@ -220,6 +223,48 @@ def test_sort_is_in_place(np, dpnp):
         for bad, error in ((lambda: a.as_readonly().sort(), ValueError), (lambda: a.sort(None), TypeError), (lambda: a.sort(2), ValueError)):
             with pytest.raises(error):
                 bad()
+
+
+def test_partitions(np, dpnp):
+    n = np.array([[3, 1, 2, 9], [6, 5, 4, 0]])
+    for place in places():
+        for kth, axis in ((1, -1), ([0, 2], 1), (-1, 0)):
+            a = ub.asarray(n, copy=True, **place)
+            indices = a.argpartition(kth, axis)
+            assert a.tolist() == n.tolist() and indices.usm_type == a.usm_type
+            assert a.partition(kth, axis) is None
+            for m in (a.asnumpy(), np.take_along_axis(n, indices.asnumpy(), axis)):
+                want = np.sort(n, axis)
+                assert (np.take(m, kth, axis) == np.take(want, kth, axis)).all() and (np.sort(m, axis) == want).all()
+        assert n.reshape(-1)[a.argpartition(3, None).asnumpy()].size == 8
+        for bad in (lambda: a.partition(4), lambda: a.argpartition(-5), lambda: a.partition([0, 7], 1), lambda: a.as_readonly().partition(0)):
+            with pytest.raises(ValueError):
+                bad()
+
+
+def test_files(np, dpnp, tmp_path):
+    n = np.arange(6, dtype="int16").reshape(2, 3)
+    for place in places():
+        a = ub.asarray(n, copy=True, **place)
+        for x, y in ((a, n), (a.T, n.T), (a[:, ::2], n[:, ::2])):
+            x.tofile(tmp_path / "bytes")
+            assert (tmp_path / "bytes").read_bytes() == y.tobytes()
+            with open(tmp_path / "text", "w") as f:
+                x.tofile(f, sep=",")
+            assert (tmp_path / "text").read_text() == ",".join(map(str, y.ravel().tolist()))
+            for file in (tmp_path / "pickle", str(tmp_path / "pickle")):
+                x.dump(file)
+                b = pickle.loads((tmp_path / "pickle").read_bytes())
+                assert b.tolist() == y.tolist() and b.usm_type == x.usm_type
+
+
+def test_flat(np, dpnp):
+    for place in places():
+        a = ub.asarray([[1, 2], [3, 4]], **place)
+        a.flat[1] = 7
+        assert a.tolist() == [[1, 7], [3, 4]] and [x.item() for x in a.T.flat] == [1, 3, 7, 4]
+        with pytest.raises(ValueError, match="read-only"):
+            a.T.flat[0] = 1
 
 
 def test_dot_and_searchsorted(np, dpnp):

@@ -31,6 +31,15 @@ def test_names_are_the_packages():
             assert f"usmbridge {name}".replace(" ", "\n").encode() in pickle.dumps(item, 0)
 
 
+@pytest.mark.parametrize("name, instead", [("sin", "usmbridge.array_api.sin"), ("linalg", "usmbridge.array_api.linalg"), ("fft", "usmbridge.array_api.fft"),
+                                            ("int8", "usmbridge.array_api.int8"), ("median", "numpy.median"), ("random", "numpy.random"), ("sinn", "array_api"), ("_x", "")])
+def test_errors_name_what_to_use(name, instead):
+    with pytest.raises(AttributeError) as e:
+        getattr(ub, name)
+    assert str(e.value).startswith(f"module 'usmbridge' has no attribute '{name}'") and instead in str(e.value)
+    assert bool(instead) == (";" in str(e.value))
+
+
 def test_reload_and_import_anew():
     module = sys.modules.pop("usmbridge")
     try:

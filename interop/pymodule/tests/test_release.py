@@ -181,6 +181,7 @@ def test_every_use_after_release_is_refused(np, dpctl, before, tmp_path):
                 "reshape": (6,), "to_device": ("host",), "astype": ("int8",), "view": ("int8",), "fill": (0,), "__getitem__": (0,), "__setitem__": (0, 1), "__delitem__": (0,),
                 "__array_function__": (np.sum, (), (), {}), "__array_ufunc__": (np.sin, "__call__", a), "__format__": ("",), "__buffer__": (0,), "__deepcopy__": ({},), "__reduce_ex__": (5,),
                 "dot": (1,), "repeat": (1,), "searchsorted": (1,), "swapaxes": (0, 0), "take": (0,),
+                "argpartition": (0,), "partition": (0,), "dump": (tmp_path / "dump",), "tofile": (tmp_path / "bytes",),
             }
             if name in ("__release_buffer__", "__rmod__", "__ror__"):
                 continue
