@@ -11,6 +11,7 @@ The header of an Array is a dict of types that msgpack supports:
     device       filter string of the sender's device, None for plain memory
     readonly     whether the receiver's Array is read-only
     nbytes       bytes of all pieces
+    broadcast    only of a read-only Array that repeats its elements: its extents; shape has those of the elements
 
 The frames are the bytes, in pieces. If there are LARGE bytes or more, a frame of one unused byte
 precedes them: distributed receives the first frame of a message together with the headers, at an
@@ -31,7 +32,7 @@ from dask.sizeof import sizeof
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 import usmbridge
-from usmbridge import _dask_memory, _dask_sizes
+from usmbridge import _dask_memory, _dask_sizes, _pickle
 
 logger = logging.getLogger("distributed.usmbridge")
 
@@ -49,12 +50,15 @@ _MAX_NDIM = 64
 def dumps(a: usmbridge.Array, context: Any = None) -> tuple[dict[str, Any], list[memoryview]]:
     """Returns the header and the frames of an Array. The frames are its own memory if the host can
     read that."""
-    _, (buffer, dtype, shape, order, padded, usm_type, device, readonly) = a.__reduce_ex__(5)
+    whole = a.shape
+    _, (buffer, dtype, shape, order, padded, usm_type, device, readonly) = (a := _pickle.once(a)).__reduce_ex__(5)
     data = buffer.raw()
     header = dict(
         usmbridge=VERSION, dtype=dtype, shape=shape, order=order, padded=bool(padded),
         usm_type=usm_type, device=device, readonly=bool(readonly), nbytes=data.nbytes,
     )
+    if shape != whole:
+        header["broadcast"] = whole
     if data.nbytes < LARGE:
         return header, [data]
     ends = [*range(0, data.nbytes, MOST), data.nbytes]
@@ -102,6 +106,9 @@ def _check(header: Any) -> None:
     bits = _bits(header["dtype"], header["padded"])
     if math.prod(n for n in shape if n) * bits >= 1 << 63:
         raise _refuse("'shape' is one that an Array can have", shape)
+    whole: Any = header.get("broadcast", shape)
+    if type(whole) not in (tuple, list) or len(whole) != len(shape) or not all(type(n) is int and m in (1, n) and 0 < n < 1 << 63 for m, n in zip(shape, whole) if m != n):
+        raise _refuse("'broadcast' has the extents of 'shape', or others where that has 1", whole)
     if type(nbytes) is not int or nbytes != (math.prod(shape) * bits + 7) // 8:
         raise _refuse(f"'nbytes' is what {header['dtype']} elements of shape {tuple(shape)} take", nbytes)
 
@@ -165,6 +172,11 @@ def loads(header: Any, frames: Any) -> usmbridge.Array:
     """Returns the Array of a header and frames. It stays in the frames' memory if that is of the
     right kind, in one piece, aligned and, unless the Array is read-only, writable."""
     _check(header)
+    a = _loads(header, frames)
+    return _pickle.broadcast(a, header["broadcast"]) if "broadcast" in header else a
+
+
+def _loads(header: dict[str, Any], frames: Any) -> usmbridge.Array:
     pieces = _pieces(header, frames)
     usm_type, device = _place(header["usm_type"], header["device"])
 

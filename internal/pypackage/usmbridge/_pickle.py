@@ -26,7 +26,30 @@ def _staged(a, padded):
     return asarray(a, device="host", copy=True)
 
 
+def once(a):
+    """Returns a view with the elements that a read-only Array repeats along its axes, as broadcast_to makes it; a itself if there are none."""
+    if not a.readonly or a.size == 0 or a.typestr is None or 0 not in a.strides:
+        return a
+    return a[tuple([slice(0, 1) if step == 0 else slice(None) for step in a.strides])]
+
+
+def broadcast(a, shape, /):
+    """Returns a read-only Array that repeats the elements of a. It is a copy if no library can make a view in the place of a."""
+    try:
+        from usmbridge import array_api
+        if a.usm_type is None or array_api._by_dpnp(a):
+            return array_api.broadcast_to(a, tuple(shape)).as_readonly()
+    except ImportError:
+        pass
+    r = empty(shape, a.dtype, usm_type=a.usm_type, sycl_queue=a._queue, device=None if a.usm_type else "host")
+    r[...] = a
+    return r.as_readonly()
+
+
 def reduce(a, protocol):
+    elements = once(a)
+    if elements.size < a.size:
+        return broadcast, (elements, a.shape)
     data, name, order, padded, kind, device = _native._bytes_of(a)
     if name is None:
         raise TypeError("an element type without a name cannot be pickled")

@@ -158,6 +158,18 @@ def test_sizes(frames, np):
     assert sizeof(ub.zeros((0, 5))) <= 200
 
 
+def test_repeated_elements_are_sent_once(frames, np, dpnp):
+    for where in places():
+        x = ub.array_api.broadcast_to(ub.asarray([[1], [2]], **where), (2, 1 << 20)).as_readonly()
+        header, sent = frames.dumps(x)
+        assert sum(memoryview(f).nbytes for f in sent) == 16 and list(header["broadcast"]) == [2, 1 << 20]
+        b = frames.loads(header, sent)
+        assert b.readonly and (b.shape, b.dtype, b.usm_type) == (x.shape, x.dtype, x.usm_type) and b[:, -1].tolist() == [1, 2]
+        for bad in ([2], [3, 4], [2, -1], [2, 1 << 63], [2, 2.0], "12", None):
+            with pytest.raises(ValueError, match="broadcast"):
+                frames.loads({**header, "broadcast": bad}, sent)
+
+
 def test_registered_without_an_import():
     """Arrays are registered in any order of imports, in a process that does not import usmbridge.dask."""
     peer("distributed")

@@ -224,3 +224,37 @@ def test_no_elements_at_an_odd_address():
     for at in range(4):
         a = ub._unpickle(m[at:at], "int32", (0, 2), "C", 0, None, None, 0)
         assert a.shape == (0, 2) and a.dtype == "int32" and a._pointer == ub.asarray(m[at:at])._pointer
+
+
+def test_repeated_elements_are_pickled_once(np, dpnp):
+    xp = ub.array_api
+    for where in places():
+        n = np.arange(6.0).reshape(2, 1, 3)
+        a = ub.asarray(n, copy=True, **where)
+        for x, y, most in ((xp.broadcast_to(a[:1, :, :1], (1000, 100, 10)).as_readonly(), np.broadcast_to(n[:1, :, :1], (1000, 100, 10)), 1),
+                           (xp.broadcast_to(a, (2, 500, 3)).as_readonly().T, np.broadcast_to(n, (2, 500, 3)).T, 6)):
+            for protocol in range(6):
+                data = pickle.dumps(x, protocol)
+                b = pickle.loads(data)
+                assert len(data) < 800 + 8 * most and same(x, b) and np.array_equal(b.asnumpy(), y)
+            buffers = []
+            data = pickle.dumps(x, 5, buffer_callback=buffers.append)
+            assert sum(v.raw().nbytes for v in buffers) == 8 * most and np.array_equal(pickle.loads(data, buffers=buffers).asnumpy(), y)
+        whole = a.as_readonly()
+        assert pickle.loads(pickle.dumps(whole)).strides == whole.strides and pickle.loads(pickle.dumps(a[:0].as_readonly())).shape == (0, 1, 3)
+    x = ub.asarray(np.broadcast_to(np.float64(5), (1000, 1000)))
+    assert x.readonly and len(pickle.dumps(x)) < 400
+
+
+def test_repeated_elements_without_libraries(tmp_path, np):
+    """Where no view can be made, the elements are copied."""
+    for name, where in (("host", {"device": "host"}), ("usm", {"usm_type": "shared"})):
+        a = ub.array_api.broadcast_to(ub.asarray([[1], [2]], **where), (2, 3)).as_readonly()
+        (tmp_path / name).write_bytes(pickle.dumps(a))
+        for missing in ("dpnp", "numpy"):
+            run(f"""
+import pickle, sys
+sys.modules[{missing!r}] = None
+a = pickle.load(open({str(tmp_path / name)!r}, "rb"))
+assert a.tolist() == [[1] * 3, [2] * 3] and a.readonly and a.usm_type == {a.usm_type!r}
+""", first="")
