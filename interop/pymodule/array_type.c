@@ -863,7 +863,7 @@ static PyObject *held_repr(PyObject *self)
 	usmb_owner_drain();
 	if (usmb_py_in_child()) {
 		body = PyUnicode_FromString("...");
-	} else if ((body = usmb_numpy_text(self)) == NULL && !PyErr_Occurred() && usmb_array_wait(a) == 0) {
+	} else if ((body = usmb_numpy_text(self, 0)) == NULL && !PyErr_Occurred() && usmb_array_wait(a) == 0) {
 		USMB_GO(usmb_go_text(a, &text, &err));
 		if (r == 0) body = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 		free(text);
@@ -880,6 +880,24 @@ static PyObject *array_repr(PyObject *self)
 	if (ARRAY(self)->flags & USMB_ARR_RECEIVED && usmb_py_in_child())
 		return PyUnicode_FromString("<Array, memory of another process>");
 	HELD(PyObject *, NULL, held_repr(self));
+}
+
+static PyObject *held_str(PyObject *self)
+{
+	PyObject *text = usmb_numpy_text(self, 1);
+	if (text || PyErr_Occurred()) return text;
+	PyObject *v = number_of(ARRAY(self), 0);
+	text = v ? PyObject_Str(v) : NULL;
+	Py_XDECREF(v);
+	return text;
+}
+
+/* An Array of 0 dimensions is printed as its number. */
+static PyObject *array_str(PyObject *self)
+{
+	if (ARRAY(self)->ndim > 0 || ARRAY(self)->flags & USMB_ARR_RELEASED || usmb_py_in_child())
+		return array_repr(self);
+	HELD(PyObject *, NULL, held_str(self));
 }
 
 /* ---- the type ------------------------------------------------------------------ */
@@ -964,6 +982,7 @@ static PyType_Slot slots[] = {
         {Py_tp_clear, usmb_array_clear},
         {Py_tp_members, members},
         {Py_tp_repr, array_repr},
+        {Py_tp_str, array_str},
         {Py_tp_richcompare, array_richcompare}, /* and no Py_tp_hash: CPython sets __hash__ to None */
         {Py_tp_doc, NULL},
         {Py_tp_methods, methods},

@@ -140,9 +140,9 @@ PyObject *usmb_array_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 PyObject *usmb_array_function(PyObject *self, PyObject *const *args, Py_ssize_t n);            /* __array_function__ */
 PyObject *usmb_array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs);                  /* __array_ufunc__ */
 PyObject *usmb_array_asnumpy(PyObject *self, PyObject *unused);
-/* The elements as NumPy prints them, by its print options. NULL without an exception if NumPy is
-   not loaded or has no such element type. */
-PyObject *usmb_numpy_text(PyObject *self);
+/* The elements as NumPy prints them, by its print options, or with number the element of an Array of 0
+   dimensions. NULL without an exception if NumPy is not loaded or has no such element type. */
+PyObject *usmb_numpy_text(PyObject *self, int number);
 /* Imports an ndarray of an element type of ml_dtypes, which no protocol of NumPy can describe,
    without a copy. NULL without an exception for other objects. */
 PyObject *usmb_import_ml(PyObject *o);

@@ -78,12 +78,12 @@ PyObject *usmb_array_ufunc(PyObject *self, PyObject *args, PyObject *kwargs)
 	return call_python(&function, "array_ufunc", v, 2);
 }
 
-PyObject *usmb_numpy_text(PyObject *self)
+PyObject *usmb_numpy_text(PyObject *self, int number)
 {
-	static PyObject *function;
+	static PyObject *functions[2];
 	PyObject *numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy"); /* borrowed */
 	if (!usmb_given(numpy) || !usmb_dl_dtype_typestr(((usmb_array *)self)->dtype)) return NULL;
-	PyObject *text = call_python(&function, "text", &self, 1);
+	PyObject *text = call_python(&functions[number], number ? "number" : "text", &self, 1);
 	if (text && !PyUnicode_Check(text)) Py_CLEAR(text);
 	return text;
 }

@@ -124,6 +124,11 @@ def text(a):
         n.__setstate__(_EMPTY)
 
 
+def number(a):
+    """Returns the element of an Array of 0 dimensions as NumPy prints it."""
+    return str(a.asnumpy()[()])
+
+
 class _Described:
     """The value in which an object describes its memory, and the object.
 

@@ -2,6 +2,7 @@
 
 
 import pytest
+from conftest import places, run
 
 import usmbridge as ub
 
@@ -148,6 +149,21 @@ def test_repr(np, device):
     assert "..." in big and len(big) < 1000
     assert repr(ub.zeros((), "bfloat16", device="host")) == "Array(0.0, dtype=bfloat16, device=host)"
     assert "float4" in repr(ub.zeros((2, 4), "float4_e2m1fn", device="host"))
+
+
+def test_str_of_numbers(np):
+    """Arrays of 0 dimensions are printed as NumPy prints them, others as repr does."""
+    for dtype in ("bool", "int8", "uint64", "float16", "float32", "float64", "complex64", "complex128"):
+        for value in (1, 0.1, 60000):
+            n = np.array([1 if dtype in ("bool", "int8", "uint64") else value]).astype(dtype)
+            for where in places():
+                a = ub.asarray(n, copy=True, **where)
+                assert str(a[0]) == str(n[0]) == str(a[0].T) and str(a) == repr(a) and repr(a[0]) != str(a[0])
+    assert str(ub.asarray(1.5, dtype="bfloat16", device="host")) == "1.5"
+    a = ub.zeros((), device="host")
+    a.release()
+    assert str(a) == repr(a)
+    assert run("print(ub.asarray(1.5, device='host'), ub.asarray(True), ub.asarray(2, usm_type='shared'))") == "1.5 True 2\n"
 
 
 def test_texts_have_signatures():
