@@ -15,6 +15,7 @@ package pressure
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -29,9 +30,28 @@ type Options struct {
 	// At is the used part of the limit from which idle memory is trimmed; 0 means 0.8. Files in the page
 	// cache that the kernel can drop do not count as used.
 	At float64
-	// PoolLimit is the part of the limit that the default pools may hold together
+	// PoolLimit is the part of the limit, at most 1, that the default pools may hold together
 	// (memmgr.SetDefaultLimit); 0 leaves their limit as it is.
 	PoolLimit float64
+}
+
+// OptionError reports a part of the limit in [Options] that is not a number from 0 to 1.
+type OptionError struct {
+	Option string // the field, such as "PoolLimit"
+	Value  float64
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("Options.%s is %v, want a part of the limit from 0 to 1; write 0.7 for 70 %%", e.Option, e.Value)
+}
+
+func (o *Options) check() error {
+	for _, f := range []OptionError{{"At", o.At}, {"PoolLimit", o.PoolLimit}} {
+		if math.IsNaN(f.Value) || f.Value < 0 || f.Value > 1 {
+			return &f
+		}
+	}
+	return nil
 }
 
 const (
@@ -46,8 +66,8 @@ const (
 
 // Watch sets the limit of the default pools, and starts a goroutine that trims all pools when the memory in
 // use comes near the limit, or when the kernel reports that the group waits for memory. The goroutine ends
-// with the context. Watch fails if there is no limit or the use of memory cannot be read; the error wraps
-// memlimit.ErrNoLimit or the reason of the system.
+// with the context. Watch fails with an [*OptionError] if an option is invalid. It also fails if there is no limit
+// or the use of memory cannot be read; the error wraps memlimit.ErrNoLimit or the reason of the system.
 func Watch(ctx context.Context, o Options) error {
 	w, err := newWatch(o, "/proc/self/mountinfo", "/proc/self/cgroup")
 	if err != nil {
@@ -69,11 +89,11 @@ type watch struct {
 }
 
 func newWatch(o Options, mountinfo, cgroups string) (*watch, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	if o.At == 0 {
 		o.At = 0.8
-	}
-	if o.At < 0 || o.At > 1 || o.PoolLimit < 0 {
-		return nil, fmt.Errorf("At is %v and PoolLimit %v; both are parts of the limit", o.At, o.PoolLimit)
 	}
 	limit := o.Limit
 	if limit == 0 {

@@ -2,6 +2,7 @@ package pressure
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,7 +68,31 @@ func TestNoGroup(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = findGroup(in("missing"), in("cgroup"), 1)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, Watch(t.Context(), Options{At: 80}), "parts of the limit")
+}
+
+// A part of the limit that is not a number from 0 to 1 is refused before the limit of the pools is set.
+func TestInvalidOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		option  string
+	}{
+		"At in percent":         {Options{At: 80}, "At"},
+		"negative At":           {Options{At: -0.1}, "At"},
+		"At is NaN":             {Options{At: math.NaN()}, "At"},
+		"At is infinite":        {Options{At: math.Inf(1)}, "At"},
+		"PoolLimit in percent":  {Options{PoolLimit: 70}, "PoolLimit"},
+		"negative PoolLimit":    {Options{PoolLimit: -0.1}, "PoolLimit"},
+		"PoolLimit is NaN":      {Options{PoolLimit: math.NaN()}, "PoolLimit"},
+		"PoolLimit is infinite": {Options{At: 0.5, PoolLimit: math.Inf(1)}, "PoolLimit"},
+	} {
+		var err *OptionError
+		require.ErrorAs(t, Watch(t.Context(), c.options), &err, name)
+		require.Equal(t, c.option, err.Option, name)
+		require.ErrorContains(t, err, "Options."+c.option+" is ", name)
+	}
+	for _, o := range []Options{{}, {At: 1, PoolLimit: 1}, {At: 0.5, PoolLimit: 0.7}} {
+		require.NoError(t, o.check())
+	}
 }
 
 func replaceMount(line, mnt string) string { return strings.ReplaceAll(line, "MNT", mnt) }
