@@ -114,8 +114,16 @@ func (b Buffer) ExportOn(q *syclobj.Queue) error {
 }
 
 // SharedQueues returns the queues (sycl::queue*) on which other libraries may have unreported work on
-// the memory, except for the default queues of its place. The caller deletes them.
-func (b Buffer) SharedQueues() []unsafe.Pointer { return order.SharedQueues(b.record("SharedQueues")) }
+// the memory, except for the default queues of its place. The caller deletes them. The error is
+// ErrOutOfMemory: then the runtime had no memory for the references.
+func (b Buffer) SharedQueues() ([]unsafe.Pointer, error) {
+	all, ok := order.SharedQueues(b.record("SharedQueues"))
+	if !ok {
+		return nil, opError("Buffer.SharedQueues", ErrOutOfMemory, "the runtime has no memory for another reference of a "+
+			"queue; release memory and try again")
+	}
+	return all, nil
+}
 
 // Submission orders work that uses several buffers and that other code submits: it starts
 // after the pending work of the buffers, and later uses of the buffers wait for it. Begin

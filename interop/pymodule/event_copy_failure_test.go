@@ -78,3 +78,30 @@ func TestFakeEventsWithoutACopyAreWaitedForByPython(t *testing.T) {
 	memmgr.Flush() // the memory was shown to Python
 	require.Zero(t, fake.Live().Events)
 }
+
+// If there is no memory for the references of the queues with work on an array, an operation that waits for them or
+// orders work after them raises MemoryError. It must not forget the queues.
+func TestFakeQueuesWithoutACopyAreNotForgotten(t *testing.T) {
+	if !onFake(t, sycltest.OneCPU) {
+		return
+	}
+	fake := sycltest.Attach(t)
+	py, rt := start(t)
+	q := rt.DefaultQueue()
+	for _, use := range []string{"x.tolist()", "x[0].item()", "x.copy()", "memoryview(x)", "x.__dlpack__(stream=x.sycl_queue)"} {
+		a := testenv.Must(usmarray.Zeros(memmgr.USM(q, syclobj.USMShared), dlpack.Uint8, []int{4096}))(t)
+		other := testenv.Must(rt.NewQueue(nil, q.Device(), 0))(t)
+		x := testenv.Must(pymodule.ToPython(a))(t)
+		a.Buffer().SharedOn(other)
+		run := "failure = ''\ntry: " + use + "\nexcept (MemoryError, BufferError) as e: failure = str(e)"
+		fake.Fail("DPCTLQueue_Copy", -1)
+		out := testenv.Must(py.Run(run, python.Vars{"x": x}, "failure"))(t)
+		fake.Fail("DPCTLQueue_Copy", 0)
+		require.Contains(t, out["failure"], "memory for another reference of a queue", use)
+		out = testenv.Must(py.Run(run, python.Vars{"x": x}, "failure"))(t)
+		require.Empty(t, out["failure"], use)
+		x.Release()
+		a.Release()
+		require.NoError(t, other.Close())
+	}
+}

@@ -11,6 +11,7 @@ package pymodule
 #include "sycl.h"
 #include "exchange.h"
 #include "module.h"
+#include "order.h"
 */
 import "C"
 
@@ -532,22 +533,27 @@ func usmb_go_shared_on(cell *C.usmb_cell, queue unsafe.Pointer) (r C.int) {
 }
 
 //export usmb_go_shared_queues
-func usmb_go_shared_queues(cell *C.usmb_cell, out *unsafe.Pointer) C.size_t {
-	all := cells.Buffer(owner.CellOf(unsafe.Pointer(cell))).SharedQueues()
-	if len(all) == 0 {
-		return 0
+func usmb_go_shared_queues(cell *C.usmb_cell, queues *C.usmb_recorded_queues, e *C.usmb_goerr) (r C.int) {
+	defer guard(e, begun(&r))
+	all, err := cells.Buffer(owner.CellOf(unsafe.Pointer(cell))).SharedQueues()
+	if err != nil || len(all) == 0 {
+		return report(e, err)
 	}
-	p := C.calloc(C.size_t(len(all)), C.size_t(unsafe.Sizeof(uintptr(0))))
+	p := (*unsafe.Pointer)(C.calloc(C.size_t(len(all)), C.size_t(unsafe.Sizeof(uintptr(0)))))
 	if p == nil {
-		return 0
+		for _, q := range all {
+			C.usmb_sycl_queue_delete(q)
+		}
+		return reportKind(e, kindMemory, "no memory for the list of queues with work on the array")
 	}
-	copy(unsafe.Slice((*unsafe.Pointer)(p), len(all)), all)
-	*out = p
-	return C.size_t(len(all))
+	copy(unsafe.Slice(p, len(all)), all)
+	queues.refs, queues.n = p, C.size_t(len(all))
+	return 0
 }
 
 //export usmb_go_forget_queues
 func usmb_go_forget_queues(cell *C.usmb_cell) {
+	defer func() { _ = recover() }()
 	owner.DropQueues(owner.CellOf(unsafe.Pointer(cell)))
 }
 

@@ -57,21 +57,22 @@ static void *const *list_of(const queues *q)
 /* Adds the queues that Go has recorded. */
 static int add_recorded(queues *q, usmb_cell *cell)
 {
-	void *found = NULL;
-	size_t n = usmb_go_shared_queues(cell, &found);
-	if (n == 0) return 0;
-	void **all = malloc((q->n + n) * sizeof *all);
+	usmb_recorded_queues found = {0};
+	usmb_goerr err;
+	if (usmb_go_shared_queues(cell, &found, &err) < 0) return usmb_raise_go(&err);
+	if (found.n == 0) return 0;
+	void **all = malloc((q->n + found.n) * sizeof *all);
 	if (!all) {
-		for (size_t i = 0; i < n; i++) usmb_sycl_queue_delete(((void **)found)[i]);
-		free(found);
+		for (size_t i = 0; i < found.n; i++) usmb_sycl_queue_delete(found.refs[i]);
+		free(found.refs);
 		PyErr_NoMemory();
 		return -1;
 	}
 	memcpy(all, q->borrowed, q->n * sizeof *all);
-	memcpy(all + q->n, found, n * sizeof *all);
-	free(found);
+	memcpy(all + q->n, found.refs, found.n * sizeof *all);
+	free(found.refs);
 	q->all = all;
-	q->n += n;
+	q->n += found.n;
 	return 0;
 }
 

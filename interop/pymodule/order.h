@@ -87,8 +87,13 @@ int usmb_array_tell_go(usmb_array *a);
 
 /* Records a queue (Buffer.SharedOn). */
 int usmb_go_shared_on(usmb_cell *cell, void *queue);
-/* Returns the number of queues that Go has recorded, without the default queues of the place, and if there
-   are any, an array of references in *out. Delete the references and free the array. */
-size_t usmb_go_shared_queues(usmb_cell *cell, void **out);
+typedef struct {
+	void **refs; /* NULL if n is 0 */
+	size_t n;
+} usmb_recorded_queues;
+
+/* Returns the queues that Go has recorded, without the default queues of the place. Delete the references and free
+   the array. *out must be zero; it stays so after an error. */
+int usmb_go_shared_queues(usmb_cell *cell, usmb_recorded_queues *out, usmb_goerr *err);
 
 #endif

@@ -270,15 +270,20 @@ func Behind(q *syclobj.Queue, c *owner.Cell) error {
 }
 
 // SharedQueues returns owned references of the queues on which other libraries may have unreported work on
-// the memory of a cell, except for the default queues of its place.
-func SharedQueues(c *owner.Cell) []unsafe.Pointer {
+// the memory of a cell, except for the default queues of its place. ok is false if the runtime has no memory for the
+// references: a part of the queues would lose the order of work on the others.
+func SharedQueues(c *owner.Cell) (own []unsafe.Pointer, ok bool) {
 	all := recordedQueues(c)
 	defer releaseQueues(all...)
-	var own []unsafe.Pointer
 	for _, q := range all {
-		if ref := copyQueueRef(q); ref != 0 {
-			own = append(own, owner.Pointer(ref))
+		ref := copyQueueRef(q)
+		if ref == 0 {
+			for _, q := range own {
+				deleteQueueRef(uintptr(q))
+			}
+			return nil, false
 		}
+		own = append(own, owner.Pointer(ref))
 	}
-	return own
+	return own, true
 }
