@@ -55,6 +55,28 @@ usmbridge_memory_requested_bytes{place="host memory",pool="two"} 4000
 	require.Empty(t, testenv.Must(testutil.GatherAndLint(reg))(t))
 }
 
+// A name that is not UTF-8 does not fail the scrape, and neither do names that differ only in such bytes.
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	for name, pools := range map[string][]string{
+		"one pool": {"Caf\xe9"}, "two of one series": {"Caf\xe9", "Caf\xea"}, "beside others": {"Café", "Caf\xff", "\xff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]bool{}
+			for _, n := range pools {
+				p := memmgr.NewPool(memmgr.Host(), memmgr.WithName(n))
+				defer func() { require.NoError(t, p.Close()) }()
+				tenant := testenv.Must(p.NewTenant(n, memmgr.TenantOptions{}))(t)
+				defer func() { require.NoError(t, tenant.Close()) }()
+				want[label(n)] = true
+			}
+			reg := prometheus.NewPedanticRegistry()
+			reg.MustRegister(NewCollector(Tenants(), Runner("Caf\xe9", fakeRunner{})))
+			require.Equal(t, len(want), testenv.Must(testutil.GatherAndCount(reg, "usmbridge_memory_buffers"))(t))
+			require.Equal(t, len(want), testenv.Must(testutil.GatherAndCount(reg, "usmbridge_tenant_waiting"))(t))
+		})
+	}
+}
+
 // The page for Prometheus contains the histograms.
 func TestPrometheusPage(t *testing.T) {
 	busyPool(t, "one")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 )
@@ -15,11 +16,15 @@ type series struct {
 	tenant string // name of the tenant; "" for the pool itself
 }
 
+// label returns a text as the value of a label. Prometheus refuses values that are not UTF-8, and with them all
+// metrics of the process. Names that differ only in such bytes have one series.
+func label(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
 // seriesOf returns the series of a pool.
 func seriesOf(p *memmgr.Pool) series {
-	s := series{pool: p.Name(), place: "none"}
+	s := series{pool: label(p.Name()), place: "none"}
 	if place := p.Place(); place != nil {
-		s.place = place.String()
+		s.place = label(place.String())
 	}
 	return s
 }
@@ -39,7 +44,7 @@ func tenantSums() map[series]*memmgr.Stats {
 	for _, p := range memmgr.Pools() {
 		for _, t := range p.Tenants() {
 			key := seriesOf(p)
-			key.tenant = t.Name()
+			key.tenant = label(t.Name())
 			add(all, key, t.Stats())
 		}
 	}

@@ -52,6 +52,7 @@ func Runner(name string, r executor.Runner) Option {
 		{"runner_not_begun_total", "Calls whose context ended before they began.", func(s *executor.Stats) float64 { return float64(s.NotBegun) }},
 		{"runner_refusals_total", "Calls that found the queue full.", func(s *executor.Stats) float64 { return float64(s.Refused) }},
 	}
+	name = label(name)
 	return func(all *[]source) {
 		*all = append(*all, newSource([]string{"runner"}, rows, func(value func(*executor.Stats, ...string)) {
 			s := r.Stats()

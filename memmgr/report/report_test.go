@@ -126,6 +126,26 @@ func TestSnapshotJSONHasTheViewersKeys(t *testing.T) {
 	}
 }
 
+// The picture is well-formed XML whatever bytes the names and tags have.
+func TestSnapshotPictureOfAnyNames(t *testing.T) {
+	for _, name := range []string{"Caf\xe9", "\x00\x1b[1m", "</title>&\"", "\xff\xfe", "Café", "\uFFFE"} {
+		p := memmgr.NewPool(memmgr.Host(), memmgr.WithName(name))
+		b := testenv.Must(memmgr.New(p, memmgr.Request{Size: 1000, Tag: name}))(t)
+		var out bytes.Buffer
+		require.NoError(t, report.WriteSVG(&out, p.Snapshot()))
+		d := xml.NewDecoder(&out)
+		for {
+			_, err := d.Token()
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err, "%q", name)
+		}
+		b.Release()
+		require.NoError(t, p.Close())
+	}
+}
+
 func TestSnapshotPictureIsWellFormed(t *testing.T) {
 	s, end := lively(t)
 	defer end()

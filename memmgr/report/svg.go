@@ -2,10 +2,11 @@ package report
 
 import (
 	"bufio"
+	"encoding/xml"
 	"fmt"
-	"html"
 	"io"
 	"sort"
+	"strings"
 
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/memmgr/internal/bytesize"
@@ -42,8 +43,8 @@ func WriteSVG(w io.Writer, s *memmgr.Snapshot) error {
 	put := func(format string, args ...any) { _, _ = fmt.Fprintf(b, format, args...) } // Flush returns the error
 	put(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", svgWidth, height, svgWidth, height)
 	put(`<rect width="100%%" height="100%%" fill="#fafafa"/>` + "\n")
-	put(`<text x="%d" y="28" font-size="18">%s</text>`+"\n", svgMargin, html.EscapeString(fmt.Sprintf("Pool %q: %s", s.Pool, s.Place)))
-	put(`<text x="%d" y="50">%s</text>`+"\n", svgMargin, html.EscapeString(fmt.Sprintf(
+	put(`<text x="%d" y="28" font-size="18">%s</text>`+"\n", svgMargin, xmlText(fmt.Sprintf("Pool %q: %s", s.Pool, s.Place)))
+	put(`<text x="%d" y="50">%s</text>`+"\n", svgMargin, xmlText(fmt.Sprintf(
 		"%s in use in %d buffers (%s asked for), %s reserved in %d segments, peak %s",
 		bytesize.Text(uint64(s.Stats.AllocatedBytes.Current)), s.Stats.Allocation.Current, bytesize.Text(uint64(s.Stats.RequestedBytes.Current)),
 		bytesize.Text(uint64(s.Stats.ReservedBytes.Current)), len(s.Segments), bytesize.Text(uint64(s.Stats.ReservedBytes.Peak)))))
@@ -60,6 +61,13 @@ func WriteSVG(w io.Writer, s *memmgr.Snapshot) error {
 	return b.Flush()
 }
 
+// xmlText escapes a text. Bytes and characters that XML does not allow become U+FFFD.
+func xmlText(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder returns no error
+	return b.String()
+}
+
 func drawSegment(put func(string, ...any), seg *memmgr.SnapshotSegment, y int, scale float64) {
 	use := useOf(seg)
 	put(`<text x="%d" y="%d">%#x</text><text x="%d" y="%d" text-anchor="end">%s</text>`+"\n",
@@ -69,7 +77,7 @@ func drawSegment(put func(string, ...any), seg *memmgr.SnapshotSegment, y int, s
 	for i := range seg.Blocks {
 		b := &seg.Blocks[i]
 		at := svgLeft + float64(b.Address-seg.Address)*scale
-		title := html.EscapeString(fmt.Sprintf("%#x: %s, %s asked for %s", b.Address, bytesize.Text(b.Size), bytesize.Text(b.Requested), b.Tag))
+		title := xmlText(fmt.Sprintf("%#x: %s, %s asked for %s", b.Address, bytesize.Text(b.Size), bytesize.Text(b.Requested), b.Tag))
 		bar := func(x float64, size uint64, fill string) {
 			put(`<rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" stroke="#333" stroke-width="0.3"><title>%s</title></rect>`+"\n",
 				x, y, float64(size)*scale, svgBar, fill, title)
