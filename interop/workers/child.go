@@ -35,7 +35,7 @@ const marker = "USMBRIDGE_WORKER"
 // setup is the first message to a worker.
 type setup struct {
 	Python     python.Environment
-	Path       []string
+	Path       [][]byte // JSON would replace bytes that are not UTF-8
 	Modules    []Module
 	Import     []string
 	Warm       []string
@@ -241,7 +241,7 @@ func (c *child) steps() (steps []executor.Step) {
 	}
 	if len(s.Path) > 0 {
 		add(progress{State: Importing, Step: "sys.path"}, func(_ context.Context, py *python.Interpreter) error {
-			_, err := py.Run("import sys\nsys.path[:0] = path", python.Vars{"path": s.Path})
+			_, err := py.Run("import os, sys\nsys.path[:0] = map(os.fsdecode, path)", python.Vars{"path": s.Path})
 			return err
 		})
 	}

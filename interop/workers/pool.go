@@ -106,6 +106,14 @@ func (p *Pool) next() *waiter {
 	return w
 }
 
+// bytesOf returns paths as bytes, which the JSON of a message keeps.
+func bytesOf(paths []string) (all [][]byte) {
+	for _, p := range paths {
+		all = append(all, []byte(p))
+	}
+	return all
+}
+
 // begin records that a process runs a function. mu is held.
 func (p *Pool) begin(r *process, function string) {
 	r.function, r.began, r.flow = function, time.Now(), p.turns.Flow(function)
@@ -140,7 +148,7 @@ func New(config Config) (*Pool, error) {
 	}
 	p := &Pool{
 		config: config,
-		setup:  setup{Python: *environment, Path: config.Path, Modules: config.Modules, Import: config.Import, Warm: config.Warm, MaxMessage: config.MaxMessage, Memory: config.Memory},
+		setup:  setup{Python: *environment, Path: bytesOf(config.Path), Modules: config.Modules, Import: config.Import, Warm: config.Warm, MaxMessage: config.MaxMessage, Memory: config.Memory},
 		env:    workerEnv(environment, config.Env),
 		outlet: outlet{to: config.Output},
 		over:   make(chan struct{}),

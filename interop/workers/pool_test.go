@@ -5,6 +5,7 @@ package workers_test
 import (
 	"math/big"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,18 @@ func TestCalls(t *testing.T) {
 	v = testenv.Must(p.Call(ctx, "models:pid"))(t)
 	require.NotEqual(t, int64(os.Getpid()), v)
 	require.Equal(t, int64(p.Workers()[0].PID), v)
+}
+
+// The names of directories in Path need not be UTF-8.
+func TestPath(t *testing.T) {
+	for _, name := range []string{"plain", "modèles", "mod\xe8les"} {
+		dir := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "helper_of_path.py"), []byte("def f(): return __file__.encode(errors='surrogateescape')\n"), 0o600))
+		p := open(t, workers.Config{Path: []string{dir}, Import: []string{"helper_of_path"}})
+		v := testenv.Must(p.Call(limited(t), "helper_of_path:f"))(t)
+		require.Equal(t, filepath.Join(dir, "helper_of_path.py"), string(v.([]byte)))
+	}
 }
 
 func TestArrays(t *testing.T) {

@@ -592,17 +592,22 @@ func load(t *testing.T, workers int, sources ...models.Source) (list []engine.De
 }
 
 // A model imports helper modules beside it, by name and relative to its package. A later load imports
-// them again.
+// them again. The name of the directory need not be UTF-8.
 func TestHelperModules(t *testing.T) {
-	for _, n := range []int{0, 1} {
-		dir := t.TempDir()
-		uses := source("uses", header+"import helpers_of_a_test\nfrom . import _relative\nvalue = helpers_of_a_test.value + _relative.value\nif value != 5: raise ValueError(value)\ndef infer(x): return {'y': x}")
+	for i, c := range []struct {
+		workers   int
+		directory string
+	}{{0, "models"}, {0, "mod\xe8les"}, {1, "models"}, {1, "mod\xe8les"}} {
+		n, dir := c.workers, filepath.Join(t.TempDir(), c.directory)
+		helpers := fmt.Sprint("helpers_of_a_test_", i) // the directories of all cases stay in sys.path
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		uses := source("uses", header+"import "+helpers+" as h\nfrom . import _relative\nvalue = h.value + _relative.value\nif value != 5: raise ValueError(value)\ndef infer(x): return {'y': x}")
 		uses.File = filepath.Join(dir, "uses.py")
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "_relative.py"), []byte("value = 2"), 0o600))
-		require.NoError(t, os.Mkdir(filepath.Join(dir, "helpers_of_a_test"), 0o700))
+		require.NoError(t, os.Mkdir(filepath.Join(dir, helpers), 0o700))
 		for _, value := range []string{"3", "100"} {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "helpers_of_a_test", "__init__.py"), []byte("value = "+value), 0o600))
-			require.NoError(t, os.RemoveAll(filepath.Join(dir, "helpers_of_a_test", "__pycache__")))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, helpers, "__init__.py"), []byte("value = "+value), 0o600))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, helpers, "__pycache__")))
 			got := load(t, n, uses)
 			require.Equal(t, value == "3", got[0].Broken == "", got[0].Broken)
 		}

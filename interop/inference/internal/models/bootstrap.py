@@ -13,6 +13,7 @@ A model is a module with INPUTS and OUTPUTS, each a dict from a tensor's name to
   - warm(), which is called instead of a first call on zeros.
 """
 
+import base64
 import contextlib
 import gc
 import importlib
@@ -20,6 +21,7 @@ import inspect
 import json
 import keyword
 import linecache
+import os
 import sys
 import traceback
 import types
@@ -276,6 +278,7 @@ def load(job):
     cannot be called, for clients, and Detail a traceback for the log. Until it is loaded, and after a failure, a
     module of the same name stays the one that other models import."""
     job = types.SimpleNamespace(**json.loads(job))
+    job.file, job.directory = (os.fsdecode(base64.b64decode(path)) for path in (job.file, job.directory))
     _package.__path__ = [job.directory] if job.directory else []
     if job.directory and job.directory not in sys.path:
         sys.path.append(job.directory)

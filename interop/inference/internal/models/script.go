@@ -44,13 +44,14 @@ const (
 )
 
 // Job returns the argument of Load: a model, the number of its slot, and whether it imports its helper modules again. The
-// directory is that of the file, except for built-in models.
+// directory is that of the file, except for built-in models. Paths go as bytes, because they need not be UTF-8.
 func Job(s Source, slot int, fresh bool) (string, error) {
 	directory := ""
 	if filepath.IsAbs(s.File) {
 		directory = filepath.Dir(s.File)
 	}
-	text, err := json.Marshal(map[string]any{"name": s.Name, "file": s.File, "text": s.Text, "directory": directory, "slot": slot, "fresh": fresh})
+	text, err := json.Marshal(map[string]any{"name": s.Name, "file": []byte(s.File), "text": s.Text, "directory": []byte(directory),
+		"slot": slot, "fresh": fresh})
 	return string(text), err
 }
 
