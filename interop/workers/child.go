@@ -298,12 +298,14 @@ func (c *child) serve(ctx context.Context, id uint64, d *decoder) {
 	if err == nil {
 		if err = e.Encode(result); err == nil {
 			out, err = c.lender.lend(ctx, 0, e.arrays)
+			err = afterCall(ctx, err)
 		}
 		values.Release(result)
 		if err != nil {
 			err = fmt.Errorf("result: %w", err)
 		}
 	}
+	err = ofContext(ctx, err)
 	c.finished()
 	if err == nil {
 		var head []byte
@@ -365,7 +367,7 @@ func (c *child) run(ctx context.Context, d *decoder) (any, error) {
 	}
 	result, err := c.exec.Call(ctx, function, args...)
 	if err == nil {
-		err = written(ctx, arrays)
+		err = afterCall(ctx, written(ctx, arrays))
 	}
 	return result, err
 }

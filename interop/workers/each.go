@@ -265,6 +265,7 @@ func (c *child) beginTask(m message) func() {
 	c.tasks[m.call] = cancel
 	return func() {
 		text, err := c.exec.CallEach(ctx, fmt.Sprint(m.call), k.Function, k.Text)
+		err = ofContext(ctx, err)
 		c.mu.Lock()
 		delete(c.tasks, m.call)
 		c.mu.Unlock()

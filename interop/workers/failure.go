@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -14,6 +15,7 @@ type failure struct {
 	Text       string      `json:"text"`              // the text of the whole error
 	Outcome    string      `json:"outcome,omitempty"` // of an interrupted call
 	Hint       string      `json:"hint,omitempty"`    // of the outcome
+	Ended      bool        `json:"ended,omitempty"`   // the reason is the end of the call's context, without an outcome
 	Exception  *exception  `json:"exception,omitempty"`
 	Class      string      `json:"class,omitempty"` // for exceptions: classes that errors.Is finds
 	Panic      *panicked   `json:"panic,omitempty"`
@@ -90,13 +92,45 @@ func (f *failure) shorten() {
 	}
 }
 
+// ended is an error whose reason is the end of the context of the call in the worker.
+type ended struct{ err error }
+
+func (e *ended) Error() string { return e.err.Error() }
+func (e *ended) Unwrap() error { return e.err }
+
+// ofContext marks an error whose reason is the end of ctx, the context of the call in this process. The caller has another
+// context, whose error replaces that of ctx.
+func ofContext(ctx context.Context, err error) error {
+	if endedBy(ctx, err) {
+		return &ended{err}
+	}
+	return err
+}
+
+func endedBy(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
+}
+
+// afterCall returns the error of a step after the function has returned. If the end of the context is the reason,
+// the outcome is that of a function that ran to completion.
+func afterCall(ctx context.Context, err error) error {
+	if endedBy(ctx, err) {
+		return fmt.Errorf("%w: %w", python.ErrNotStopped, err)
+	}
+	return err
+}
+
 // describe converts an error of package executor, or of the conversion of a result.
 func describe(err error) *failure {
-	var e *executor.Error
+	var (
+		e *executor.Error
+		c *ended
+	)
+	marked := errors.As(err, &c)
 	if errors.As(err, &e) && e.Err != nil && e.Kind == nil {
 		err = e.Err
 	}
-	f := &failure{Text: cut(err.Error())}
+	f := &failure{Text: cut(err.Error()), Ended: marked}
 	switch {
 	case errors.Is(err, python.ErrNotBegun):
 		f.Outcome = outcomeNotBegun
@@ -108,7 +142,7 @@ func describe(err error) *failure {
 	var (
 		x *python.Error
 		p *python.PanicError
-		c *python.ConversionError
+		v *python.ConversionError
 	)
 	var class python.Exception
 	if errors.As(err, &class) {
@@ -121,10 +155,10 @@ func describe(err error) *failure {
 	if errors.As(err, &p) {
 		f.Panic = &panicked{cut(fmt.Sprint(p.Value)), cut(p.Stack)}
 	}
-	if errors.As(err, &c) {
-		f.Conversion = &conversion{From: c.From, To: c.To, Cycle: errors.Is(c, python.ErrCycle), TooDeep: errors.Is(c, python.ErrTooDeep)}
-		if c.Err != nil {
-			f.Conversion.Reason = cut(c.Err.Error())
+	if errors.As(err, &v) {
+		f.Conversion = &conversion{From: v.From, To: v.To, Cycle: errors.Is(v, python.ErrCycle), TooDeep: errors.Is(v, python.ErrTooDeep)}
+		if v.Err != nil {
+			f.Conversion.Reason = cut(v.Err.Error())
 		}
 	}
 	if o := (*python.OpError)(nil); f.Outcome != "" && errors.As(err, &o) {
@@ -143,7 +177,7 @@ type remote struct {
 func (e *remote) Error() string   { return e.text }
 func (e *remote) Unwrap() []error { return e.in }
 
-// err returns the error that the failure describes. why is the cause of an outcome.
+// err returns the error that the failure describes. why is the cause of an outcome, or of the end of the context.
 func (f *failure) err(why error) error {
 	var in []error
 	if x := f.Exception; x != nil {
@@ -169,6 +203,9 @@ func (f *failure) err(why error) error {
 		in = append(in, memmgr.ErrOutOfMemory)
 	}
 	outcome := map[string]error{outcomeNotBegun: python.ErrNotBegun, outcomeInterrupted: python.ErrInterrupted, outcomeNotStopped: python.ErrNotStopped}[f.Outcome]
+	if outcome == nil && f.Ended {
+		return &remote{fmt.Sprintf("%s (its context has ended: %v)", f.Text, why), append(in, why)}
+	}
 	if outcome == nil {
 		return &remote{f.Text, in}
 	}

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/values"
 	"github.com/usmbridge/usmbridge/interop/python"
+	"github.com/usmbridge/usmbridge/interop/share"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -324,4 +326,36 @@ func TestFailures(t *testing.T) {
 	}
 	long := describe(errors.New(string(make([]byte, 1<<20))))
 	require.LessOrEqual(t, len(long.Text), maxText+100)
+}
+
+// TestFailuresOfContexts checks that an error of the worker's context is one of the caller's context in the Pool, with or
+// without an outcome, and that other errors are not.
+func TestFailuresOfContexts(t *testing.T) {
+	over, cancel := context.WithCancelCause(context.Background())
+	cancel(errCancelled)
+	exported := &share.OpError{Op: "Export", Err: context.Canceled}
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		err     error
+		ended   bool
+		outcome error
+	}{
+		"export of the result":     {over, fmt.Errorf("result: %w", afterCall(over, exported)), true, python.ErrNotStopped},
+		"wait for the arguments":   {over, afterCall(over, context.Canceled), true, python.ErrNotStopped},
+		"wait in the executor":     {over, &executor.Error{Op: "m:f", Err: context.Canceled}, true, nil},
+		"cause":                    {over, &executor.Error{Op: "m:f", Err: fmt.Errorf("wait: %w", errCancelled)}, true, nil},
+		"outcome":                  {over, &executor.Error{Op: "m:f", Kind: python.ErrNotBegun, Err: context.Canceled}, true, python.ErrNotBegun},
+		"failure at the same time": {over, afterCall(over, io.EOF), false, nil},
+		"another context":          {context.Background(), exported, false, nil},
+		"no context":               {context.Background(), io.EOF, false, nil},
+	} {
+		b := testenv.Must(json.Marshal(describe(ofContext(c.ctx, c.err))))(t)
+		var f failure
+		require.NoError(t, parseJSON(message{payload: b}, &f), name)
+		after := f.err(context.DeadlineExceeded)
+		require.Equal(t, c.ended, errors.Is(after, context.DeadlineExceeded), name)
+		for _, kind := range []error{python.ErrNotBegun, python.ErrInterrupted, python.ErrNotStopped} {
+			require.Equal(t, c.outcome == kind, errors.Is(after, kind), "%s: %v", name, kind) //nolint:errorlint // the row's own sentinel
+		}
+	}
 }
