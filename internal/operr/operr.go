@@ -2,6 +2,12 @@
 // imports no other package.
 package operr
 
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
 // Text returns "head: kind: problem", without those that are nil.
 func Text(head string, kind, problem error) string {
 	for _, reason := range Unwrap(kind, problem) {
@@ -18,4 +24,14 @@ func Unwrap(kind, problem error) (both []error) {
 		}
 	}
 	return both
+}
+
+// Ended returns the reason why a context has ended: its error, and its cause if that is another error. It returns nil if
+// the context has not ended.
+func Ended(ctx context.Context) error {
+	err := ctx.Err()
+	if cause := context.Cause(ctx); !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
 )
@@ -24,7 +25,7 @@ func (e *Executor) CallEach(ctx context.Context, key, function, text string) (st
 	turn := e.each.Take(ctx, key)
 	if turn == nil {
 		if ctx.Err() != nil {
-			return "", &Error{Op: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+			return "", &Error{Op: function, Kind: python.ErrNotBegun, Err: operr.Ended(ctx)}
 		}
 		return "", &Error{Op: function, Kind: ErrStuck, Err: errors.New("an earlier call still runs")}
 	}
@@ -59,5 +60,5 @@ func (e *Executor) CallEach(ctx context.Context, key, function, text string) (st
 	if !turn.Strand() {
 		return take(<-over)
 	}
-	return "", &Error{Op: function, Kind: ErrStuck, Err: fmt.Errorf("%w, but the call did not stop within %v", calls.Ended(ctx), e.config.Grace)}
+	return "", &Error{Op: function, Kind: ErrStuck, Err: fmt.Errorf("%w, but the call did not stop within %v", operr.Ended(ctx), e.config.Grace)}
 }

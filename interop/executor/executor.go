@@ -351,13 +351,13 @@ func (e *Executor) leave(ctx context.Context, q *queue, j *job) (any, error) {
 		e.run(q, nil)
 	}
 	return nil, &Error{Op: j.function, Kind: ErrStuck,
-		Err: fmt.Errorf("%w, but the call did not stop within %v", calls.Ended(ctx), e.config.Grace)}
+		Err: fmt.Errorf("%w, but the call did not stop within %v", operr.Ended(ctx), e.config.Grace)}
 }
 
 // notBegun counts a call that its caller gave up before it began, and returns its error. ctx has ended.
 func (e *Executor) notBegun(ctx context.Context, function string) error {
 	e.counters.notBegun.Add(1)
-	return &Error{Op: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+	return &Error{Op: function, Kind: python.ErrNotBegun, Err: operr.Ended(ctx)}
 }
 
 // Ready waits until the warm-up is done. Errors: the error of the step that failed, ErrClosed, and

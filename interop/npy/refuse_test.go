@@ -306,20 +306,25 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	transfertest.EveryMemory(t, func(t *testing.T, r memmgr.Resource) {
 		for _, at := range []int{start, start + 1<<20, start + 3<<20} {
 			for _, readers := range []int{1, 3} {
-				ctx, cancel := context.WithCancel(context.Background())
+				reason := errors.New("the client left")
+				ctx, cancel := context.WithCancelCause(context.Background())
 				src := &transfertest.Failing{ReaderAt: bytes.NewReader(whole), From: int64(at)}
 				calls := 0 // after the end, by as many goroutines as there are
 				src.Fail = func(p []byte, pos int64) (int, error) {
-					cancel()
+					cancel(reason)
 					if readers == 1 {
 						calls++
 					}
 					return src.ReaderAt.ReadAt(p, pos)
 				}
 				f := testenv.Must(npy.NewFile(src, int64(len(whole))))(t)
-				require.ErrorIs(t, testenv.ErrorOf(f.Read(ctx, r, npy.ReadOptions{Readers: readers})), context.Canceled)
+				err := testenv.ErrorOf(f.Read(ctx, r, npy.ReadOptions{Readers: readers}))
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, reason)
 				require.LessOrEqual(t, calls, 1, "it reads on")
-				require.ErrorIs(t, testenv.ErrorOf(f.Read(ctx, r, npy.ReadOptions{Readers: readers})), context.Canceled)
+				err = testenv.ErrorOf(f.Read(ctx, r, npy.ReadOptions{Readers: readers}))
+				require.ErrorIs(t, err, context.Canceled)
+				require.ErrorIs(t, err, reason)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -45,7 +46,7 @@ func Write(ctx context.Context, w io.Writer, a *usmarray.Array) error {
 	const op = "Write"
 	c, header, err := prepare(a)
 	if err == nil {
-		err = ctx.Err()
+		err = operr.Ended(ctx)
 	}
 	if err == nil {
 		err = transfer.Write(w, header)

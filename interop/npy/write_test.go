@@ -55,18 +55,24 @@ func TestReplaces(t *testing.T) {
 	require.Equal(t, []string{"a.npy", "link.npy"}, transfertest.List(t, dir))
 }
 
-// TestCancelledSave checks that Save with an ended context keeps the existing file.
+// TestCancelledSave checks that Save with an ended context keeps the existing file. The error matches that of the context and
+// its cause.
 func TestCancelledSave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.npy")
 	a := testenv.Held(usmarray.Arange[int32](memmgr.Host(), 0, 1, 9))(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
+	reason := errors.New("the client left")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
+	ends := func(err error) {
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, reason)
+	}
 	for _, inPlace := range []bool{false, true} {
-		require.ErrorIs(t, npy.Save(ctx, path, a, npy.WriteOptions{InPlace: inPlace}), context.Canceled)
+		ends(npy.Save(ctx, path, a, npy.WriteOptions{InPlace: inPlace}))
 		require.Empty(t, transfertest.List(t, dir))
 	}
-	require.ErrorIs(t, npy.Write(ctx, io.Discard, a), context.Canceled)
+	ends(npy.Write(ctx, io.Discard, a))
 }
 
 type writerFunc func(p []byte) (int, error)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/transfer"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
@@ -63,7 +64,7 @@ func Write(ctx context.Context, w io.Writer, tensors map[string]*usmarray.Array,
 	const op = "Write"
 	header, order, err := prepare(tensors, o.Metadata)
 	if err == nil {
-		err = ctx.Err()
+		err = operr.Ended(ctx)
 	}
 	if err == nil {
 		err = transfer.Write(w, header)

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/internal/userid"
 )
 
@@ -35,7 +36,7 @@ func lockFile(ctx context.Context, socket string) (*fileLock, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, operr.Ended(ctx)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/usmbridge/usmbridge/internal/cells"
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/internal/owner"
 	"github.com/usmbridge/usmbridge/internal/userid"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -199,7 +200,7 @@ func synchronize(ctx context.Context, a *usmarray.Array) error {
 	if err := a.Buffer().WaitContext(ctx); err != nil {
 		return err
 	}
-	return ctx.Err()
+	return operr.Ended(ctx)
 }
 
 // isSeen reports whether other libraries have access to the memory, or compute on it, and may have submitted work

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/memmgr/segment"
@@ -234,7 +235,7 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 			case p.credits <- struct{}{}:
 				return nil
 			case <-ctx.Done():
-				return ctx.Err()
+				return operr.Ended(ctx)
 			case <-p.done:
 				return p.Err()
 			}
@@ -287,12 +288,12 @@ func (p *Peer) await(ctx context.Context, op string, expects frameKind, send fun
 		if expects == frameNewer { // without cancel, the other process might never answer
 			p.cancel(id)
 		}
-		return answer{}, withOp(op, ctx.Err())
+		return answer{}, withOp(op, operr.Ended(ctx))
 	}
 	p.mu.Unlock()
 	a := <-c.answer
 	a.dispose()
-	return answer{}, withOp(op, ctx.Err())
+	return answer{}, withOp(op, operr.Ended(ctx))
 }
 
 // awaitAnswer waits for the answer to a call, which the caller of await takes.
@@ -303,7 +304,7 @@ func (p *Peer) awaitAnswer(ctx context.Context, c *call) error {
 		c.answer <- a
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return operr.Ended(ctx)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/internal/pidfd"
 	"github.com/usmbridge/usmbridge/interop/internal/poll"
 	"github.com/usmbridge/usmbridge/memmgr"
@@ -61,7 +62,10 @@ func Listen(ctx context.Context, address string, o Options) (*Server, error) {
 	}
 	l, err := listen(ctx, name, file)
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+		if ended := operr.Ended(ctx); ended != nil {
+			return nil, withOp(op, ended)
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, withOp(op, err)
 		}
 		return nil, opError(op, ErrAddress, "%q: %w", address, err)
@@ -264,7 +268,10 @@ func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
 	}
 	conn, err := dial(ctx, name)
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+		if ended := operr.Ended(ctx); ended != nil {
+			return nil, withOp(op, ended)
+		}
+		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, withOp(op, err)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) {
@@ -279,7 +286,7 @@ func connect(ctx context.Context, op, address string, n *node) (*Peer, error) {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			err = operr.Ended(ctx)
 		}
 		return nil, withOp(op, err)
 	}
@@ -304,7 +311,7 @@ func roomToDial(ctx context.Context) error {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return ctx.Err()
+			return operr.Ended(ctx)
 		}
 	}
 	return nil
@@ -351,7 +358,7 @@ func greet(ctx context.Context, conn *net.UnixConn, n *node) (*Peer, error) {
 		err = readGreeting(l) // the reason may be a refusal that was sent before
 	}
 	if err == nil && !stop() {
-		err = ctx.Err()
+		err = operr.Ended(ctx)
 	}
 	if err == nil {
 		err = n.join(p)
@@ -523,7 +530,7 @@ func (s *Server) openOwn(ctx context.Context, h Handle) (*usmarray.Array, error)
 // wait for it.
 func (s *Server) to(ctx context.Context, op, address string) (*Peer, error) {
 	for {
-		if err := ctx.Err(); err != nil {
+		if err := operr.Ended(ctx); err != nil {
 			return nil, withOp(op, err)
 		}
 		if s.stopped.Err() != nil {

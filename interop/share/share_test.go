@@ -475,17 +475,21 @@ func TestContextCancelsCalls(t *testing.T) {
 	pool, s := serving(t, share.Options{})
 	publish(t, s, pool, "a", 1)
 	p := dial(t, s, share.Options{})
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
+	reason := errors.New("the client left")
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
 	for range 200 {
 		a, err := p.Attach(ended, "a")
 		if err == nil { // the reply arrived before the call noticed the canceled context
 			a.Release()
 		} else {
 			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, reason)
 		}
 	}
-	require.ErrorIs(t, testenv.ErrorOf(share.Dial(ended, s.Address(), share.Options{})), context.Canceled)
+	err := testenv.ErrorOf(share.Dial(ended, s.Address(), share.Options{}))
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, reason)
 	eventually(t, func() bool { return s.Stats().Leases == 0 }, "the lease of a canceled call stays")
 	testenv.Must(p.Attach(background(t), "a"))(t).Release()
 }

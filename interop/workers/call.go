@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -58,7 +59,7 @@ func (p *Pool) Call(ctx context.Context, function string, args ...any) (any, err
 
 func (p *Pool) notBegun(ctx context.Context, function string) error {
 	p.counters.notBegun.Add(1)
-	return &executor.Error{Package: "workers", Op: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+	return &executor.Error{Package: "workers", Op: function, Kind: python.ErrNotBegun, Err: operr.Ended(ctx)}
 }
 
 // count notes how a call ended.
@@ -110,14 +111,14 @@ func (c *call) make(ctx context.Context, e *encoder) (any, error) {
 	out, err := p.lender.lend(ctx, r.pid, e.arrays)
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", calls.Ended(ctx), err)}
+			return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: fmt.Errorf("%w: %w", operr.Ended(ctx), err)}
 		}
 		return nil, &executor.Error{Package: "workers", Op: c.function, Err: fmt.Errorf("arguments: %w", err)}
 	}
 	c.handles = out.handles
 	if ctx.Err() != nil { // while the arguments were copied
 		p.lender.revoke(c.handles)
-		return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+		return nil, &executor.Error{Package: "workers", Op: c.function, Kind: python.ErrNotBegun, Err: operr.Ended(ctx)}
 	}
 	p.arguments.add(out.traffic)
 	r.last++
@@ -179,7 +180,7 @@ func (c *call) answer(ctx context.Context) (any, error) {
 		}
 		why := executor.ErrClosed
 		if ctx.Err() != nil {
-			why = calls.Ended(ctx)
+			why = operr.Ended(ctx)
 		}
 		return nil, &executor.Error{Package: "workers", Op: c.function, Err: f.err(why)}
 	case atResult:
@@ -246,7 +247,7 @@ func (c *call) died() error {
 
 // stuck returns the error of a call whose worker was killed because it did not stop.
 func (c *call) stuck(ctx context.Context, i *interrupt) error {
-	err := fmt.Errorf("%w, but the call did not stop within %v", calls.Ended(ctx), i.grace)
+	err := fmt.Errorf("%w, but the call did not stop within %v", operr.Ended(ctx), i.grace)
 	if d := c.death(); d != nil {
 		err = fmt.Errorf("%w: %w", err, d)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/interop/executor"
 	"github.com/usmbridge/usmbridge/interop/internal/calls"
 	"github.com/usmbridge/usmbridge/interop/python"
@@ -37,7 +38,7 @@ func (p *Pool) CallEach(ctx context.Context, key, function, text string) (string
 	if key != "" {
 		turn := p.each.Take(ctx, key)
 		if turn == nil {
-			return "", &executor.Error{Package: "workers", Op: function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+			return "", &executor.Error{Package: "workers", Op: function, Kind: python.ErrNotBegun, Err: operr.Ended(ctx)}
 		}
 		defer turn.Leave()
 	}
@@ -100,7 +101,7 @@ func (p *Pool) batch(ctx context.Context, k *task, done map[*process]bool, first
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, &executor.Error{Package: "workers", Op: k.Function, Kind: python.ErrNotBegun, Err: calls.Ended(ctx)}
+			return nil, &executor.Error{Package: "workers", Op: k.Function, Kind: python.ErrNotBegun, Err: operr.Ended(ctx)}
 		}
 	}
 }
@@ -215,7 +216,7 @@ func (r *process) do(ctx context.Context, k *task) (string, error) {
 	}
 	why := executor.ErrClosed
 	if ctx.Err() != nil {
-		why = calls.Ended(ctx)
+		why = operr.Ended(ctx)
 	}
 	return "", &executor.Error{Package: "workers", Op: k.Function, Err: f.err(why)}
 }

@@ -2,7 +2,6 @@ package calls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -72,13 +71,4 @@ func Text(ctx context.Context, py *python.Interpreter, function, text string) (s
 	}
 	defer result.Release()
 	return result.Text()
-}
-
-// Ended returns the reason why a context has ended.
-func Ended(ctx context.Context) error {
-	err := ctx.Err()
-	if cause := context.Cause(ctx); !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", err, cause)
-	}
-	return err
 }

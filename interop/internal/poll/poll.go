@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // Interval is the time between two calls of the function of a context.
@@ -77,7 +79,7 @@ func Closed(ctx context.Context, c <-chan struct{}) error {
 		case <-c:
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return operr.Ended(ctx)
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // Create creates or replaces the file at path with the contents that fill writes. If it fails, it removes
@@ -31,7 +33,7 @@ func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) 
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := operr.Ended(ctx); err != nil {
 		return err
 	}
 	if inPlace {
@@ -61,7 +63,7 @@ func Create(ctx context.Context, path string, inPlace bool, fill func(*os.File) 
 		if err := f.Close(); err != nil {
 			return err
 		}
-		if err := ctx.Err(); err != nil {
+		if err := operr.Ended(ctx); err != nil {
 			return err
 		}
 		if err := os.Rename(f.Name(), path); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 	"github.com/usmbridge/usmbridge/usmarray"
@@ -43,7 +44,7 @@ func ReadNew(ctx context.Context, src *Source, wishes []Wish, r memmgr.Resource,
 			return nil, err
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := operr.Ended(ctx); err != nil {
 		return nil, err
 	}
 	arrays, held, done := make([]*usmarray.Array, 0, len(wishes)), int64(0), false
@@ -203,7 +204,7 @@ func dense(a *usmarray.Array, fortran bool) bool {
 // copies on a device that were submitted already. These are pending work of the buffers.
 func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
 	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.bytes() == 0 })
-	if err := ctx.Err(); err != nil || len(parts) == 0 {
+	if err := operr.Ended(ctx); err != nil || len(parts) == 0 {
 		return err
 	}
 	for i := range parts {
@@ -241,7 +242,7 @@ func Read(ctx context.Context, src *Source, parts []Part, workers int) error {
 func readHost(ctx context.Context, src *Source, c *cursor) error {
 	r := reader{src: src}
 	for {
-		if err := ctx.Err(); err != nil {
+		if err := operr.Ended(ctx); err != nil {
 			return err
 		}
 		p, ok := c.next()
@@ -315,7 +316,7 @@ func (r *reader) each(ctx context.Context, dst []byte, p *piece) error {
 	at := p.from()
 	for i := int64(0); len(dst) > 0; i++ {
 		if i%64 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+			return operr.Ended(ctx)
 		}
 		if err := r.read(dst[:p.part.Run], at); err != nil {
 			return err
@@ -331,7 +332,7 @@ func (r *reader) pick(ctx context.Context, dst []byte, p *piece) error {
 	scratch := r.room()
 	most := (scratchBytes-run)/stride + 1
 	for at := p.from(); len(dst) > 0; {
-		if err := ctx.Err(); err != nil {
+		if err := operr.Ended(ctx); err != nil {
 			return err
 		}
 		n := min(most, int64(len(dst))/run)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/memmgr"
 	"github.com/usmbridge/usmbridge/syclobj"
 )
@@ -83,7 +84,7 @@ func (g *ring) take(ctx context.Context) (*slot, error) {
 	case s := <-g.free:
 		return s, s.settle(ctx)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, operr.Ended(ctx)
 	}
 }
 
@@ -92,7 +93,7 @@ func (g *ring) give(s *slot) { g.free <- s }
 // settle waits for the copy of a slot. If the context ends first, the slot keeps the event.
 func (s *slot) settle(ctx context.Context) error {
 	if s.event == nil {
-		return ctx.Err()
+		return operr.Ended(ctx)
 	}
 	err := s.event.Wait(ctx)
 	if err != nil && ctx.Err() != nil {

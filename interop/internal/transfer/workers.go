@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+
+	"github.com/usmbridge/usmbridge/internal/operr"
 )
 
 // MaxWorkers is the maximum number of goroutines of a transfer.
@@ -51,7 +53,7 @@ func together(ctx context.Context, n int, work func(context.Context) error) erro
 	if t.panicked != nil {
 		panic(t.panicked)
 	}
-	if err := ctx.Err(); err != nil && t.err != nil {
+	if err := operr.Ended(ctx); err != nil && t.err != nil {
 		return err
 	}
 	return t.err

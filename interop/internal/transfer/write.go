@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/usmbridge/usmbridge/internal/operr"
 	"github.com/usmbridge/usmbridge/usmarray"
 )
 
@@ -200,7 +201,7 @@ func (c *Content) WriteAt(ctx context.Context, w io.WriterAt, base int64, worker
 		}
 		for {
 			i := next.Add(1) - 1
-			if err := ctx.Err(); err != nil || i >= c.count {
+			if err := operr.Ended(ctx); err != nil || i >= c.count {
 				return err
 			}
 			b, at, err := c.piece(ctx, i, g, s)
@@ -230,7 +231,7 @@ func (c *Content) WriteTo(ctx context.Context, w io.Writer) error {
 		}
 	}
 	for i := range c.count {
-		if err := ctx.Err(); err != nil {
+		if err := operr.Ended(ctx); err != nil {
 			return err
 		}
 		b, _, err := c.piece(ctx, i, g, s)
@@ -241,7 +242,7 @@ func (c *Content) WriteTo(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
-	return ctx.Err()
+	return operr.Ended(ctx)
 }
 
 // writeAt writes all of b. If the kernel cannot access the memory, it writes a copy (see reader.read).
