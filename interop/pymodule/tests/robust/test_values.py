@@ -301,7 +301,7 @@ class Pair:
         f = {"int": int, "float": float, "complex": complex, "bool": bool, "index": operator.index, "len": len}[what]
         mine_, mine = outcome(lambda: f(self.a))
         if self.a.size != 1 and what != "len" or what == "index" and (self.a.ndim or kind(str(self.a.dtype)) not in "iu"):
-            if not isinstance(mine, TypeError):
+            if not isinstance(mine, ValueError if what == "bool" else TypeError):
                 raise AssertionError(f"{what} gave {mine_!r} for {about!r}")
             return
         if what == "len":
