@@ -163,7 +163,8 @@ static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, ch
 {
 	usmb_cell *cell = usmb_cell_find(lo, hi, place);
 	uint32_t readonly = p->readonly ? USMB_CELL_READONLY : 0;
-	if (cell && (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY) == readonly) {
+	if (cell && !usmb_cell_is_claimed(cell) &&
+	    (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY) == readonly) {
 		usmb_place_release(place);
 		return cell;
 	}
@@ -176,6 +177,7 @@ static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, ch
 		return NULL;
 	}
 	atomic_fetch_or_explicit(&cell->flags, readonly, memory_order_relaxed);
+	cell->block |= USMB_BLOCK_CLAIMED;
 	if (usmb_cell_enter(cell) == 0) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;

@@ -615,15 +615,16 @@ static usmb_cell *own_memory(void *managed, int versioned, const usmb_dl_snapsho
 	return cell;
 }
 
-/* The cell of memory that is known by another way, retained; NULL if there is none, or if it is read-only and the tensor is
-   not. */
+/* The cell of memory that is known by another way, retained; NULL if there is none, if the memory can have another owner, or
+   if it is read-only and the tensor is not. */
 static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_place *place)
 {
 	const char *first = s->span.first;
 	usmb_cell *cell = usmb_cell_find(first + low, first + s->span.hi, place);
 	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
-	if (!cell || readonly || !(atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY))
-		return cell;
+	if (!cell) return NULL;
+	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
+	if (!usmb_cell_is_claimed(cell) && (readonly || !(flags & USMB_CELL_READONLY))) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

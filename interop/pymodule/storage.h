@@ -55,8 +55,14 @@ enum {
 	USMB_BLOCK_CLEARS = 1,
 	USMB_BLOCK_IN_GO = 2,
 	USMB_BLOCK_BORROWS = 4,
-	USMB_BLOCK_AWAITS = 8 /* it replaced a dead cell: see usmb_awaiting */
+	USMB_BLOCK_AWAITS = 8,  /* it replaced a dead cell: see usmb_awaiting */
+	USMB_BLOCK_CLAIMED = 16 /* only a dictionary says how far the memory goes */
 };
+/* Whether memory that the cell covers can have another owner, which an import then keeps too. */
+static inline int usmb_cell_is_claimed(const usmb_cell *cell)
+{
+	return usmb_owned_by_python(cell) && cell->block & USMB_BLOCK_CLAIMED;
+}
 static inline int usmb_cell_in_go(const usmb_cell *cell)
 {
 	return (cell->block & USMB_BLOCK_IN_GO) != 0;

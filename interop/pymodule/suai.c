@@ -610,6 +610,7 @@ static usmb_cell *new_cell(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pl
 			Py_XDECREF(owner);
 		}
 	}
+	if (cell && p->in.owner_size == UINT64_MAX) cell->block |= USMB_BLOCK_CLAIMED;
 	if (!cell)
 		usmb_place_release(place);
 	else if (p->in.readonly)
@@ -624,7 +625,7 @@ static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pla
 {
 	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
 	usmb_cell *cell = usmb_cell_find(lo, hi, place), *record = NULL;
-	if (cell && (p->view || narrows(cell, p->in.readonly))) {
+	if (cell && (p->view || usmb_cell_is_claimed(cell) || narrows(cell, p->in.readonly))) {
 		record = cell;
 		cell = NULL;
 	}
