@@ -1,5 +1,6 @@
 """The operators of Array, and what arrays of other libraries are to them. The C module calls them; usmbridge.array_api computes."""
 
+import functools
 import operator
 
 from usmbridge import Array, array_api, asarray, full
@@ -140,13 +141,21 @@ def _widens(name, a, b):
 
     TypeError if there is no such cast.
     """
-    if not isinstance(a.dtype, numpy.dtype):
+    if type(b) is Array:
+        other = b.dtype
+    else:
+        other = numpy.dtype("bool") if isinstance(b, bool) else next(t for t in (int, float, complex) if isinstance(b, t))
+    return _widens_types(name, a.dtype, other)
+
+
+@functools.lru_cache(maxsize=256, typed=True)  # a type of Python equals a dtype of NumPy
+def _widens_types(name, mine, other):
+    if not isinstance(mine, numpy.dtype):
         return False
-    other = b.dtype if type(b) is Array else numpy.dtype("bool") if isinstance(b, bool) else next(t for t in (int, float, complex) if isinstance(b, t))
-    wide = getattr(numpy, _UFUNCS.get(name, name)).resolve_dtypes((a.dtype, other, None))[-1]
-    if not numpy.can_cast(wide, a.dtype, "same_kind"):
-        raise TypeError(f"{name}: the result is {wide}, which is not cast to {a.dtype} in place; use it without the assignment")
-    return wide != a.dtype
+    wide = getattr(numpy, _UFUNCS.get(name, name)).resolve_dtypes((mine, other, None))[-1]
+    if not numpy.can_cast(wide, mine, "same_kind"):
+        raise TypeError(f"{name}: the result is {wide}, which is not cast to {mine} in place; use it without the assignment")
+    return wide != mine
 
 
 # The names in NumPy of operators that array_api names otherwise.
