@@ -1,6 +1,5 @@
 """The operators of Array, and what arrays of other libraries are to them. The C module calls them; usmbridge.array_api computes."""
 
-import functools
 import operator
 
 from usmbridge import Array, array_api, asarray, full
@@ -145,13 +144,21 @@ def _widens(name, a, b):
         other = b.dtype
     else:
         other = numpy.dtype("bool") if isinstance(b, bool) else next(t for t in (int, float, complex) if isinstance(b, t))
-    return _widens_types(name, a.dtype, other)
-
-
-@functools.lru_cache(maxsize=256, typed=True)  # a type of Python equals a dtype of NumPy
-def _widens_types(name, mine, other):
+    mine = a.dtype
     if not isinstance(mine, numpy.dtype):
         return False
+    key = name, mine, type(other), other  # a type of Python equals a dtype of NumPy
+    if key not in _widening:
+        if len(_widening) >= 256:
+            _widening.clear()
+        _widening[key] = _widens_types(name, mine, other)
+    return _widening[key]
+
+
+_widening: dict[tuple, bool] = {}  # the results, because NumPy takes longer than some computations
+
+
+def _widens_types(name, mine, other):
     wide = getattr(numpy, _UFUNCS.get(name, name)).resolve_dtypes((mine, other, None))[-1]
     if not numpy.can_cast(wide, mine, "same_kind"):
         raise TypeError(f"{name}: the result is {wide}, which is not cast to {mine} in place; use it without the assignment")
