@@ -104,7 +104,7 @@ static PyObject *number_of(usmb_array *a, int64_t position)
 	return v;
 }
 
-/* The number in an array of one element; what is the name of the operation, for messages. */
+/* The number in an array of one element; otherwise an exception of that kind that names the operation. */
 static PyObject *only_number(PyObject *self, const char *what, PyObject *kind)
 {
 	usmb_array *a = (usmb_array *)self;

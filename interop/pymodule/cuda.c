@@ -162,9 +162,7 @@ static int parse(PyObject *dict, parsed *p)
 static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, char *hi, usmb_place *place)
 {
 	usmb_cell *cell = usmb_cell_find(lo, hi, place);
-	uint32_t readonly = p->readonly ? USMB_CELL_READONLY : 0;
-	if (cell && !usmb_cell_is_claimed(cell) &&
-	    (atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY) == readonly) {
+	if (cell && usmb_cell_serves(cell, p->readonly)) {
 		usmb_place_release(place);
 		return cell;
 	}
@@ -176,7 +174,7 @@ static usmb_cell *cell_of(PyObject *obj, PyObject *dict, parsed *p, char *lo, ch
 		usmb_place_release(place);
 		return NULL;
 	}
-	atomic_fetch_or_explicit(&cell->flags, readonly, memory_order_relaxed);
+	if (p->readonly) atomic_fetch_or_explicit(&cell->flags, USMB_CELL_READONLY, memory_order_relaxed);
 	cell->block |= USMB_BLOCK_CLAIMED;
 	if (usmb_cell_enter(cell) == 0) return cell;
 	usmb_cell_drop_gil(cell);

@@ -621,10 +621,7 @@ static usmb_cell *known_memory(const usmb_dl_snapshot *s, int64_t low, usmb_plac
 {
 	const char *first = s->span.first;
 	usmb_cell *cell = usmb_cell_find(first + low, first + s->span.hi, place);
-	int readonly = (s->flags & USMB_DL_FLAG_READ_ONLY) != 0;
-	if (!cell) return NULL;
-	uint32_t flags = atomic_load_explicit(&cell->flags, memory_order_relaxed);
-	if (!usmb_cell_is_claimed(cell) && (readonly || !(flags & USMB_CELL_READONLY))) return cell;
+	if (!cell || usmb_cell_serves(cell, (s->flags & USMB_DL_FLAG_READ_ONLY) != 0)) return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }

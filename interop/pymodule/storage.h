@@ -63,6 +63,16 @@ static inline int usmb_cell_is_claimed(const usmb_cell *cell)
 {
 	return usmb_owned_by_python(cell) && cell->block & USMB_BLOCK_CLAIMED;
 }
+/* Whether a cell is read-only, but memory of an import is not. */
+static inline int usmb_cell_narrows(const usmb_cell *cell, int readonly)
+{
+	return !readonly && atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY;
+}
+/* Whether an import of memory that the cell covers needs no cell of its own. */
+static inline int usmb_cell_serves(const usmb_cell *cell, int readonly)
+{
+	return !usmb_cell_is_claimed(cell) && !usmb_cell_narrows(cell, readonly);
+}
 static inline int usmb_cell_in_go(const usmb_cell *cell)
 {
 	return (cell->block & USMB_BLOCK_IN_GO) != 0;

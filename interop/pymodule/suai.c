@@ -536,20 +536,19 @@ static int find_place(parsed *p, usmb_suai_out *out, usmb_place **place)
 	return -1;
 }
 
-/* Whether a cell is read-only, but memory of an import is not. */
-static int narrows(usmb_cell *cell, int readonly)
-{
-	return !readonly && atomic_load_explicit(&cell->flags, memory_order_relaxed) & USMB_CELL_READONLY;
-}
-
 /* Finds a live cell of the same owner that covers the span, retained. The runtime's answers stay
-   valid while an Array holds the owner. Only the context, and the device of host USM, are checked again. */
+   valid while an Array holds the owner. Only the context, and the device of host USM, are checked again. An object can show
+   other memory inside what an earlier dictionary of it claimed. */
 static usmb_cell *known_cell(PyObject *obj, parsed *p, usmb_suai_out *out)
 {
 	if (p->view || out->lo == out->hi) return NULL;
-	usmb_cell *cell = usmb_cell_known(obj, (const char *)(uintptr_t)out->lo, (const char *)(uintptr_t)out->hi);
+	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
+	usmb_cell *cell = usmb_cell_known(obj, lo, hi);
 	if (!cell) return NULL;
-	if (!narrows(cell, p->in.readonly) && usmb_syclref_of_place(&p->ref, cell->place)) return cell;
+	int same = lo == cell->data && (uint64_t)(hi - lo) == cell->size;
+	if ((same || !usmb_cell_is_claimed(cell)) && !usmb_cell_narrows(cell, p->in.readonly) &&
+	    usmb_syclref_of_place(&p->ref, cell->place))
+		return cell;
 	usmb_cell_drop_gil(cell);
 	return NULL;
 }
@@ -625,7 +624,7 @@ static usmb_cell *cell_at(PyObject *obj, parsed *p, usmb_suai_out *out, usmb_pla
 {
 	const char *lo = (const char *)(uintptr_t)out->lo, *hi = (const char *)(uintptr_t)out->hi;
 	usmb_cell *cell = usmb_cell_find(lo, hi, place), *record = NULL;
-	if (cell && (p->view || usmb_cell_is_claimed(cell) || narrows(cell, p->in.readonly))) {
+	if (cell && (p->view || !usmb_cell_serves(cell, p->in.readonly))) {
 		record = cell;
 		cell = NULL;
 	}

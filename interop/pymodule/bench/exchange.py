@@ -115,7 +115,7 @@ def rows():
     for name, syclobj in (("a filter string", sycl[0].filter_string), ("a context", q.sycl_context), ("our queue", plain["syclobj"]), ("a SyclQueue", q)):
         h = Holder(m, syclobj=syclobj, **shape)
         quick = syclobj is q or syclobj is plain["syclobj"]  # dpnp's way takes a quarter of the time then
-        yield f"array from a dictionary, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.12 if quick else 1 / 20
+        yield f"array from a dictionary, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.08 if syclobj is plain["syclobj"] else 0.12 if quick else 1 / 20
         if quick:
             h.alive = g(h)
             yield f"  while one of it lives, {name}", (g, h), "dpnp.tensor.asarray", (dpt.asarray, h), 0.08 if syclobj is plain["syclobj"] else 1 / 20

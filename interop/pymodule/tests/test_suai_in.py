@@ -321,8 +321,8 @@ def test_buffers_of_numbers_that_must_end_the_call(error):
         ub.asarray(Number())
 
 
-@pytest.mark.parametrize("take", [lambda o: ub.asarray(o), lambda o: ub.from_usm_array_interface(o)])
-@pytest.mark.parametrize("owner", ["dictionary", "memory", "dpnp"])
+@pytest.mark.parametrize("take", [ub.asarray, ub.from_usm_array_interface])
+@pytest.mark.parametrize("owner", ["dictionary", "same object", "memory", "dpnp"])
 def test_each_import_keeps_its_owner(device, dpctl, dpnp, take, owner):
     """A dictionary can claim memory of others, who then still own it."""
     blocks = sorted((dpctl.memory.MemoryUSMShared(64) for _ in range(20)), key=lambda b: b._pointer)
@@ -337,11 +337,15 @@ def test_each_import_keeps_its_owner(device, dpctl, dpnp, take, owner):
     references = sys.getrefcount(second)
     if owner == "dictionary":
         o = Holder(second, typestr="|u1", typedescr=Ellipsis, shape=(64,), strides=None)
+    elif owner == "same object":
+        o = wide
+        o.show(second, typestr="|u1", typedescr=Ellipsis, shape=(64,), strides=None, owner=second)  # a dictionary can keep it
     elif owner == "memory":
         o = second
     else:
         o = dpnp.tensor.usm_ndarray((64,), dtype="u1", buffer=second)
     a = take(o)
+    wide.__dict__.clear()
     del o
     assert sys.getrefcount(second) > references and a.tolist() == claim[-64:].tolist()
 
